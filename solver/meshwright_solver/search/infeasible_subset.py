@@ -1,14 +1,14 @@
-"""Why a cost graph has no choice: a minimal explanation.
+"""Infeasible subsets: minimal explanations of cost graphs that have no choice.
 
-    restrictions   a smallest-by-inclusion set of named restrictions (pins) that no choice keeps
-                   together, within the limit where there is one: with any one of them left out
-                   there is a choice
-    forbidden      without restrictions: such a set of nodes, that cannot all be chosen
+    restrictions   a smallest-by-inclusion set of named restrictions (pins) that no choice satisfies
+                   together, within the limit if there is one: without any one of them there is a
+                   choice
+    forbidden      without restrictions: such a set of nodes, for which every choice is forbidden
     memory         without restrictions: such a set of consumers, whose least memory together is
-                   more than the limit; and the least memory that any choice takes, part by part
+                   more than the limit; and the least memory of any choice, part by part
 
-All three are minimal sets of a monotone property: more parts never make it false. They are found by
-QuickXplain (Junker, 2004): about k log(n / k) searches for k parts out of n.
+All three are minimal sets of a monotone property: more parts never make it false. QuickXplain
+(Junker, 2004) finds them in about k log(n / k) searches for k parts out of n.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ P = TypeVar("P")
 
 @dataclass(frozen=True, slots=True)
 class Restriction:
-    """What is asked for by name, such as a pin: the states that nodes may have, as masks."""
+    """A named restriction, such as a pin: the states that nodes may have, as masks."""
 
     name: str
     allowed: Mapping[int, NDArray[np.bool_]]
@@ -44,7 +44,7 @@ class Restriction:
 
 @dataclass(frozen=True, slots=True)
 class MemoryConsumer:
-    """What one node, or an edge (tail, head), takes in the choice of least memory."""
+    """The memory of one node, or of an edge (tail, head), in the choice of least memory."""
 
     nodes: tuple[int, ...]
     memory_bytes: float
@@ -52,15 +52,15 @@ class MemoryConsumer:
 
 @dataclass(frozen=True, slots=True)
 class InfeasibleSubset:
-    """Why there is no choice.
+    """The explanation of an infeasible cost graph.
 
-    names          restrictions, or consumers where they were given names; minimal
-    nodes          all nodes that these speak of, or the minimal set itself
-    is_minimal     False where the time ended: something may be left out
+    names          restrictions, or consumers if these are named; minimal
+    nodes          all nodes that these concern, or the minimal set itself
+    is_minimal     False if time ran out: some part may be unnecessary
     minimum_memory_bytes, missing_bytes
-                   memory: what the leanest choice takes, and takes above the limit; None where the
-                   time ended first, or memory has lifetimes
-    largest        memory: all that the leanest choice takes, the largest first
+                   memory: the memory of the leanest choice, and its excess over the limit; None if
+                   time ran out, or memory has lifetimes
+    largest        memory: all consumers of the leanest choice, the largest first
     """
 
     constraint: Constraint
@@ -79,7 +79,8 @@ def explain_infeasible(
     seconds: float | None = None,
     stop: Stop = never,
 ) -> InfeasibleSubset | None:
-    """Why no choice keeps the restrictions and the limit; None where one does, or none was proved.
+    """The explanation; None where a choice satisfies the restrictions and the limit, or no proof
+    was found.
 
     graph: without the restrictions. consumers: by name, the nodes whose memory they are, as
     parameters, saved activations or layers; an edge's memory is its tail's. The set is empty where
@@ -102,19 +103,19 @@ def explain_infeasible(
 def _by_restrictions(
     free: CostGraph, restrictions: Sequence[Restriction], deadline: Deadline
 ) -> InfeasibleSubset:
-    kept, is_minimal = minimal(
+    subset, is_minimal = minimal(
         restrictions, lambda part: _is_impossible(_restricted(free, part), deadline)
     )
-    nodes = {node for restriction in kept for node in restriction.allowed}
-    names = tuple(restriction.name for restriction in kept)
+    nodes = {node for restriction in subset for node in restriction.allowed}
+    names = tuple(restriction.name for restriction in subset)
     return InfeasibleSubset("restrictions", names, tuple(sorted(nodes)), is_minimal)
 
 
 def _by_forbidden(free: CostGraph, deadline: Deadline) -> InfeasibleSubset:
-    kept, is_minimal = minimal(
+    subset, is_minimal = minimal(
         range(len(free.nodes)), lambda part: _is_impossible(_induced(free, part), deadline)
     )
-    nodes = tuple(sorted(kept))
+    nodes = tuple(sorted(subset))
     return InfeasibleSubset(
         "forbidden", tuple(free.nodes[n].name for n in nodes), nodes, is_minimal
     )
@@ -133,11 +134,11 @@ def _by_memory(
     is_minimal = True
     try:
         if graph.lifetimes is None:
-            choice = _searched(memory_as_cost(graph), deadline).choice
+            choice = _outcome(memory_as_cost(graph), deadline).choice
             assert choice is not None
             needed = evaluate_choice(graph, choice).memory_bytes
             missing = needed - limit
-            largest = _taken(graph, choice)
+            largest = _memory_consumers(graph, choice)
     except OutOfTime:
         is_minimal = False
 
@@ -145,75 +146,77 @@ def _by_memory(
         counted = {node for name in part for node in consumers[name]}
         return _is_impossible(_counting(free, counted), deadline)
 
-    kept: Sequence[str] = ()
+    subset: Sequence[str] = ()
     try:
         if is_short(list(consumers)):
-            kept, within_time = minimal(list(consumers), is_short)
+            subset, within_time = minimal(list(consumers), is_short)
             is_minimal &= within_time
     except OutOfTime:
         is_minimal = False
-    nodes = sorted({node for name in kept for node in consumers[name]})
+    nodes = sorted({node for name in subset for node in consumers[name]})
     return InfeasibleSubset(
-        "memory", tuple(kept), tuple(nodes), is_minimal, needed, missing, largest
+        "memory", tuple(subset), tuple(nodes), is_minimal, needed, missing, largest
     )
 
 
 def minimal(
     parts: Sequence[P], is_impossible: Callable[[Sequence[P]], bool]
 ) -> tuple[list[P], bool]:
-    """A subset that is impossible while none of its parts can be left out; all of them must be.
+    """A minimal impossible subset: without any one of its parts it is possible. All parts
+    together must be impossible.
 
-    is_impossible may raise OutOfTime: then the smallest impossible set met, and False.
+    is_impossible may raise OutOfTime: the result is then the smallest impossible set so far, and
+    False.
     """
     smallest = list(range(len(parts)))
 
-    def asked(numbers: Sequence[int]) -> bool:
+    def is_conflict(numbers: Sequence[int]) -> bool:
         nonlocal smallest
-        found = is_impossible([parts[number] for number in sorted(numbers)])
-        if found and len(numbers) < len(smallest):
+        is_infeasible = is_impossible([parts[number] for number in sorted(numbers)])
+        if is_infeasible and len(numbers) < len(smallest):
             smallest = sorted(numbers)
-        return found
+        return is_infeasible
 
-    def needed(given: list[int], is_new: bool, candidates: list[int]) -> list[int]:
-        """Which candidates are needed beside those given."""
-        if is_new and asked(given):
+    def needed(base: list[int], is_new: bool, candidates: list[int]) -> list[int]:
+        """The candidates that are needed in addition to the base."""
+        if is_new and is_conflict(base):
             return []
         if len(candidates) == 1:
             return candidates
         half = len(candidates) // 2
         first, second = candidates[:half], candidates[half:]
-        of_second = needed([*given, *first], True, second)
-        of_first = needed([*given, *of_second], bool(of_second), first)
+        of_second = needed([*base, *first], True, second)
+        of_first = needed([*base, *of_second], bool(of_second), first)
         return [*of_first, *of_second]
 
     try:
-        if not parts or asked([]):
+        if not parts or is_conflict([]):
             return [], True
-        found = sorted(needed([], False, smallest))
+        subset = sorted(needed([], False, smallest))
     except OutOfTime:
         return [parts[number] for number in smallest], False
-    return [parts[number] for number in found], True
+    return [parts[number] for number in subset], True
 
 
 def _is_impossible(graph: CostGraph, deadline: Deadline) -> bool:
-    return _searched(graph, deadline).status == "infeasible"
+    return _outcome(graph, deadline).status == "infeasible"
 
 
-def _searched(graph: CostGraph, deadline: Deadline) -> Outcome:
-    """Raises OutOfTime where neither a choice nor a proof that there is none was found."""
+def _outcome(graph: CostGraph, deadline: Deadline) -> Outcome:
+    """The outcome of a search. Raises OutOfTime where it has neither a choice nor a proof."""
     deadline.check()
     budget = SearchBudget(seconds=deadline.left_s(), stop=deadline.stop)
     try:
-        found = dynamic_programming(graph, budget)
+        outcome = dynamic_programming(graph, budget)
     except (TableTooLarge, LifetimesMatter):
-        found = exact(graph, budget)
-    if found.status == "unknown":
+        outcome = exact(graph, budget)
+    if outcome.status == "unknown":
         raise OutOfTime
-    return found
+    return outcome
 
 
 def _restricted(graph: CostGraph, restrictions: Sequence[Restriction]) -> CostGraph:
-    """States that a restriction does not allow are forbidden; equal nodes still share an array."""
+    """Forbid the states that a restriction excludes; equal nodes still share an array."""
     masks: dict[int, NDArray[np.bool_]] = {}
     for restriction in restrictions:
         for node, allowed in restriction.allowed.items():
@@ -221,32 +224,32 @@ def _restricted(graph: CostGraph, restrictions: Sequence[Restriction]) -> CostGr
     known: dict[tuple[int, bytes], FloatArray] = {}
     nodes = list(graph.nodes)
     for number, allowed in masks.items():
-        own = nodes[number]
-        key = (id(own.cost), allowed.tobytes())
+        cost_node = nodes[number]
+        key = (id(cost_node.cost), allowed.tobytes())
         if key not in known:
-            known[key] = np.where(allowed, own.cost, np.inf)
-        nodes[number] = CostNode(own.name, known[key], own.memory)
+            known[key] = np.where(allowed, cost_node.cost, np.inf)
+        nodes[number] = CostNode(cost_node.name, known[key], cost_node.memory)
     return replace(graph, nodes=tuple(nodes), spans=None)
 
 
-def _induced(graph: CostGraph, kept: Sequence[int]) -> CostGraph:
-    """Only these nodes and the edges between them."""
-    place = {node: k for k, node in enumerate(kept)}
+def _induced(graph: CostGraph, part: Sequence[int]) -> CostGraph:
+    """The graph of these nodes and the edges between them."""
+    place = {node: k for k, node in enumerate(part)}
     edges = [
         replace(edge, tail=place[edge.tail], head=place[edge.head])
         for edge in graph.edges
         if edge.tail in place and edge.head in place
     ]
-    return CostGraph(tuple(graph.nodes[node] for node in kept), tuple(edges))
+    return CostGraph(tuple(graph.nodes[node] for node in part), tuple(edges))
 
 
 def _counting(graph: CostGraph, nodes: set[int]) -> CostGraph:
-    """Only the memory of these nodes counts, and of the edges that leave them."""
+    """The graph in which only these nodes, and the edges that leave them, take memory."""
     return replace(
         graph,
         nodes=tuple(
-            own if number in nodes else CostNode(own.name, own.cost)
-            for number, own in enumerate(graph.nodes)
+            node if number in nodes else CostNode(node.name, node.cost)
+            for number, node in enumerate(graph.nodes)
         ),
         edges=tuple(
             CostEdge(edge.tail, edge.head, edge.cost)
@@ -258,18 +261,18 @@ def _counting(graph: CostGraph, nodes: set[int]) -> CostGraph:
     )
 
 
-def _taken(graph: CostGraph, choice: IntArray) -> tuple[MemoryConsumer, ...]:
-    found = [
+def _memory_consumers(graph: CostGraph, choice: IntArray) -> tuple[MemoryConsumer, ...]:
+    consumers = [
         MemoryConsumer((number,), float(node.memory[choice[number]]))
         for number, node in enumerate(graph.nodes)
         if node.memory is not None
     ]
-    found += [
+    consumers += [
         MemoryConsumer(
             (edge.tail, edge.head), float(edge.memory[choice[edge.tail], choice[edge.head]])
         )
         for edge in graph.edges
         if isinstance(edge, CostEdge) and edge.memory is not None
     ]
-    own = [consumer for consumer in found if consumer.memory_bytes > 0]
-    return tuple(sorted(own, key=lambda consumer: (-consumer.memory_bytes, consumer.nodes)))
+    nonzero = [consumer for consumer in consumers if consumer.memory_bytes > 0]
+    return tuple(sorted(nonzero, key=lambda consumer: (-consumer.memory_bytes, consumer.nodes)))

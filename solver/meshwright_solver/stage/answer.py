@@ -1,4 +1,4 @@
-"""From outcomes on meshes to an answer: the plan document of the best, or why there is none."""
+"""The answer of a stage: the plan of the best outcome on any mesh, or why there is none."""
 
 from __future__ import annotations
 
@@ -24,17 +24,19 @@ from meshwright_solver.strategies.parameter_states import OPTIMIZER_SHARD_BYTES
 
 NOT_ENDED = "the best plan so far of a search that had not ended"
 
-# a plan of the best of all outcomes, with the steps forward that the search made
+# builds the plan of the best of all outcomes, with the progress events of the search
 Write = Callable[
     [Request, Sequence[MeshOutcome], MeshOutcome, FoldedPlan, tuple[Finding, ...]], Plan
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
-    """A search's best plan, which misses the memory with what passes by. spare_bytes: what was left
-    for that. bound_ns: no plan that leaves so much costs less. fitting: the best on a mesh whose
-    plan fits all the same."""
+class MemoryMiss:
+    """The best plan of a search, which exceeds the memory because of transient memory.
+
+    spare_bytes: the reserve for transient memory. bound_ns: no plan with that reserve costs less.
+    fitting: the best plan on a mesh whose plan fits.
+    """
 
     misfit: Misfit
     spare_bytes: float
@@ -42,67 +44,69 @@ class Missed:
     fitting: Answer | None = None
 
 
-def answer_of(outcomes: Sequence[MeshOutcome], search: MeshSearch, write: Write) -> Answer | Missed:
-    """The best plan of all outcomes, as simple as may be. write: makes its document."""
+def answer_of(
+    outcomes: Sequence[MeshOutcome], search: MeshSearch, write: Write
+) -> Answer | MemoryMiss:
+    """The plan of the best outcome, simplified. write: builds its document."""
     spaces = search.spaces
-    solved = [own for own in outcomes if own.outcome.choice is not None]
+    solved = [outcome for outcome in outcomes if outcome.outcome.choice is not None]
     if not solved:
         return Answer(infeasible=why_none(outcomes, spaces))
     plans = spaces.plans
     best = fastest(solved, plans)
     folded = plans.of(best)
     if _fits(folded):
-        return _written(outcomes, search, best, write)
+        return _simplified_answer(outcomes, search, best, write)
     problem = folded.models.problem
     batch = step_batch(spaces.request.graph, spaces.request.setup)
     misfit = Misfit(folded.memory_bytes, problem.microbatches, batch, bool(problem.remade))
-    fitting = [own for own in solved if _fits(plans.of(own))]
-    return Missed(
+    fitting = [outcome for outcome in solved if _fits(plans.of(outcome))]
+    return MemoryMiss(
         misfit,
         problem.spare_bytes,
         _bound_ns(outcomes, best, folded),
-        _written(outcomes, search, fastest(fitting, plans), write) if fitting else None,
+        _simplified_answer(outcomes, search, fastest(fitting, plans), write) if fitting else None,
     )
 
 
 def answer_so_far(
     outcomes: Sequence[MeshOutcome], spaces: MeshSpaces, history: History, write: Write
 ) -> Answer | None:
-    """The best plan of outcomes of a search that goes on, as it was found; None: none fits."""
+    """The best plan that a running search has found, not simplified; None where none fits."""
     plans = spaces.plans
-    solved = [own for own in outcomes if own.outcome.choice is not None]
-    fitting = [own for own in solved if _fits(plans.of(own))]
+    solved = [outcome for outcome in outcomes if outcome.outcome.choice is not None]
+    fitting = [outcome for outcome in solved if _fits(plans.of(outcome))]
     if not fitting:
         return None
     best = fastest(fitting, plans)
     best = replace(best, notes=(NOT_ENDED, *best.notes))
-    return _as_found(outcomes, spaces, history, best, write)
+    return _plain_answer(outcomes, spaces, history, best, write)
 
 
 def _fits(folded: FoldedPlan) -> bool:
     return folded.over_bytes <= 0
 
 
-def _written(
+def _simplified_answer(
     outcomes: Sequence[MeshOutcome], search: MeshSearch, best: MeshOutcome, write: Write
 ) -> Answer:
-    """An outcome that fits as an answer, as simple as may be and still fits."""
+    """The answer of an outcome that fits, simplified as far as it still fits."""
     spaces = search.spaces
     budget = search.simplicity_budget(best)
     if budget is not None:
         simple = simplified(best, spaces.request.budget.simplicity, budget)
         best = simple if _fits(spaces.plans.of(simple)) else best
-    return _as_found(outcomes, spaces, search.progress.history, best, write)
+    return _plain_answer(outcomes, spaces, search.progress.history, best, write)
 
 
-def _as_found(
+def _plain_answer(
     outcomes: Sequence[MeshOutcome],
     spaces: MeshSpaces,
     history: History,
     best: MeshOutcome,
     write: Write,
 ) -> Answer:
-    """An outcome that fits as an answer."""
+    """The answer of an outcome that fits."""
     request = spaces.request
     replaced = replaced_pins(request.pins, spaces.pins.values())
     best = replace(best, notes=(*best.notes, *replaced))
@@ -113,16 +117,16 @@ def _as_found(
 
 
 def fastest(solved: Sequence[MeshOutcome], plans: FoldedPlans) -> MeshOutcome:
-    """Of outcomes with a choice, the one whose step is shortest, whatever its search minimised."""
+    """The outcome of the shortest step, whatever its search minimised. Each has a choice."""
     if len(solved) == 1:
         return solved[0]
-    best = min(solved, key=lambda own: plans.of(own).cost.step_ns)
-    cheapest_ns = min(own.outcome.cost_ns for own in solved)
+    best = min(solved, key=lambda outcome: plans.of(outcome).cost.step_ns)
+    cheapest_ns = min(outcome.outcome.cost_ns for outcome in solved)
     return replace(best, faster_ns=best.outcome.cost_ns - cheapest_ns)
 
 
 def _bound_ns(outcomes: Sequence[MeshOutcome], best: MeshOutcome, folded: FoldedPlan) -> float:
-    """No plan on any mesh that was searched has a smaller objective."""
+    """A lower bound of the objective on all searched meshes."""
     return min(
         _cheapest_ns(best, folded),
         *(
@@ -134,7 +138,7 @@ def _bound_ns(outcomes: Sequence[MeshOutcome], best: MeshOutcome, folded: Folded
 
 
 def _cheapest_ns(best: MeshOutcome, folded: FoldedPlan) -> float:
-    """The least objective that was found."""
+    """The least objective of the search's plans."""
     return folded.cost.objective_ns - best.simplicity_ns - best.faster_ns
 
 
@@ -146,7 +150,7 @@ def plan_of(
     folded: FoldedPlan,
     history: tuple[Finding, ...],
 ) -> Plan:
-    """The plan of the best outcome, which has a choice, with what is proved by all of them."""
+    """The plan of the best outcome, which has a choice, with the proof of all outcomes."""
     models, unfolding, cost = folded.models, folded.unfolding, folded.cost
     portions, stages, problem = folded.portions, folded.stages, models.problem
     chosen = [

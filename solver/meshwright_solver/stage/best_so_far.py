@@ -1,7 +1,7 @@
-"""Whole answers of a search that goes on: what it would answer with, were it to end now.
+"""Answers of a running search: the answer if the search ended now.
 
-A search offers what makes such an answer at every point where it has a better plan. Who wants it,
-and how often, is not the search's: whether it is made changes nothing of how the search goes on.
+A search offers a factory of such an answer whenever it has a better plan. The receiver decides
+whether and how often it calls the factory; a call does not affect the search.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ Keep = Callable[[Make], None]
 
 
 def unwanted(make: Make) -> None:
-    """Nobody keeps answers."""
+    """Discard all answers."""
     del make
 
 
 def through(keep: Keep, change: Callable[[Answer], Answer]) -> Keep:
-    """For a search whose answers are changed before they are anybody's."""
+    """A receiver for a search whose answers are changed before use."""
 
     def offer(make: Make) -> None:
         def changed() -> Answer | None:
-            own = make()
-            return None if own is None else change(own)
+            answer = make()
+            return None if answer is None else change(answer)
 
         keep(changed)
 
@@ -33,23 +33,23 @@ def through(keep: Keep, change: Callable[[Answer], Answer]) -> Keep:
 
 
 class Best:
-    """For searches one after the other: what those before found is not worse for the next one."""
+    """The best answer of consecutive searches: a later search never makes it worse."""
 
     def __init__(self, keep: Keep) -> None:
         self._keep = keep
-        self._found: Answer | None = None
+        self._answer: Answer | None = None
 
     def __call__(self, make: Make) -> None:
-        self._keep(lambda: _better(self._found, make()))
+        self._keep(lambda: _better(self._answer, make()))
 
     def add(self, answer: Answer) -> None:
-        """What one of them ended with."""
-        self._found = _better(self._found, answer)
+        """Add the final answer of a search."""
+        self._answer = _better(self._answer, answer)
 
     def offer(self) -> None:
-        """What is known without another search's plan."""
-        if self._found is not None and self._found.plan is not None:
-            self._keep(lambda: self._found)
+        """Offer the best answer of the searches that have ended."""
+        if self._answer is not None and self._answer.plan is not None:
+            self._keep(lambda: self._answer)
 
 
 def _better(one: Answer | None, other: Answer | None) -> Answer | None:

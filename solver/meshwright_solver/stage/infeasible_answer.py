@@ -1,7 +1,7 @@
-"""Why there is no plan: the constraint that binds, by how much, and what would do.
+"""Infeasible answers: the constraint that binds, the shortfall and the remedy.
 
-memory   what every plan takes at the least, by kind and by tensor
-pins     a smallest set of pins that no plan keeps together
+memory   the least memory of every plan, by kind and by tensor
+pins     a smallest set of pins that no plan satisfies together
 (solver/meshwright_solver/search/infeasible_subset.py)
 time     the search ended first
 """
@@ -26,28 +26,28 @@ LARGEST = 5  # chosen: tensors that an explanation names
 
 
 def why_none(outcomes: Sequence[MeshOutcome], spaces: MeshSpaces) -> Infeasible:
-    """Outcomes of which none has a choice, in words."""
-    short = [_with_passing(o, o.short_bytes) for o in outcomes if o.short_bytes is not None]
+    """The explanation of outcomes of which none has a choice."""
+    short = [_with_transient(o, o.short_bytes) for o in outcomes if o.short_bytes is not None]
     if short:
         return _strategies_do_not_fit(outcomes[0], min(short))
     least = [
-        _with_passing(o, o.outcome.minimum_memory_bytes)
+        _with_transient(o, o.outcome.minimum_memory_bytes)
         for o in outcomes
         if o.outcome.minimum_memory_bytes is not None
     ]
     if any(o.outcome.status == "unknown" for o in outcomes):
         return Infeasible(
             constraint="time",
-            detail="the time budget ended before any plan that fits was found; give more seconds",
+            detail="the time budget ended before any plan that fits was found. Use more seconds",
             needed_bytes=int(min(least)) if least else None,
             available_bytes=_available(outcomes[0].models.problem) if least else None,
         )
     if not least:
-        return _pins_are_not_kept(outcomes, spaces)
+        return _no_plan_for_pins(outcomes, spaces)
     return _nothing_fits(outcomes, spaces)
 
 
-def _with_passing(outcome: MeshOutcome, resting_bytes: float) -> float:
+def _with_transient(outcome: MeshOutcome, resting_bytes: float) -> float:
     return resting_bytes + outcome.models.problem.spare_bytes
 
 
@@ -61,17 +61,16 @@ def _strategies_do_not_fit(outcome: MeshOutcome, needed_bytes: float) -> Infeasi
     return Infeasible(
         constraint="memory",
         detail=(
-            f"the strategies that {outcome.found_by} decides on need at least "
-            f"{needed_bytes / GIB:.1f} GiB on a device, {problem.topology.device.name} has "
-            f"{available / GIB:.1f} GiB after the reserve; a search for the whole "
-            "(dynamic_programming, auto) may find a plan that fits"
+            f"the strategies of {outcome.found_by} need at least {needed_bytes / GIB:.1f} GiB on a "
+            f"device, {problem.topology.device.name} has {available / GIB:.1f} GiB after the "
+            "reserve. Use dynamic_programming or auto, which search all strategies"
         ),
         needed_bytes=int(needed_bytes),
         available_bytes=available,
     )
 
 
-def _pins_are_not_kept(outcomes: Sequence[MeshOutcome], spaces: MeshSpaces) -> Infeasible:
+def _no_plan_for_pins(outcomes: Sequence[MeshOutcome], spaces: MeshSpaces) -> Infeasible:
     broken = [o.broken_pin for o in outcomes if o.broken_pin is not None]
     if len(broken) == len(outcomes):
         tried = "; ".join(dict.fromkeys(shown(o.mesh) for o in outcomes))
@@ -80,24 +79,24 @@ def _pins_are_not_kept(outcomes: Sequence[MeshOutcome], spaces: MeshSpaces) -> I
         would_do = problem.setup.uneven == "refuse" and all(n >= ways for _, n, ways in misfits)
         lengths = [f"{name!r} has length {n}, not to be cut by {w}" for name, n, w in misfits]
         why = "; ".join(lengths) or (
-            "the sizes of its factors do not divide by the axes, or what it reads or makes cannot "
-            "be split so"
+            "the axes do not divide the sizes of its factors, or its inputs or outputs cannot be "
+            "split so"
         )
         return Infeasible(
             constraint="pins",
             detail=(
-                f"op {broken[0]!r} can keep its pin on none of the meshes ({tried}): {why}"
+                f"op {broken[0]!r} cannot satisfy its pin on any of the meshes ({tried}): {why}"
                 + ("; " + UNEVEN_WOULD_DO if would_do else "")
             ),
         )
     mesh = next(o.mesh for o in outcomes if o.broken_pin is None)
     pins = conflicting_pins(spaces, mesh)
-    which = f": {', '.join(map(repr, pins))}" if pins else ""
+    conflict = "two of them contradict each other"
+    if pins:
+        conflict = f"these contradict each other: {', '.join(map(repr, pins))}"
     return Infeasible(
         constraint="pins",
-        detail=f"no plan keeps all pins; these contradict each other{which}"
-        if pins
-        else "no plan keeps all pins: two of them contradict each other",
+        detail=f"no plan satisfies all pins; {conflict}. Remove one of them",
         pins=pins,
     )
 
@@ -105,17 +104,17 @@ def _pins_are_not_kept(outcomes: Sequence[MeshOutcome], spaces: MeshSpaces) -> I
 def _misfits(
     problem: Problem, name: str, pins: Mapping[int, Pin], mesh: Mesh
 ) -> list[tuple[str, int, int]]:
-    """Factors of an op whose length does not divide as its pin says: name, length, parts."""
+    """Factors of an op whose length its pin does not divide evenly: name, length, parts."""
     position = problem.position_of[name]
     pin = pins.get(position)
-    found = []
+    misfits = []
     for factor, axes in (pin.strategy or {}).items() if pin is not None else ():
         parts = [p for p in problem.ops[position].parts if factor in (p.name, p.factor)]
         length = prod(part.size for part in parts)
         ways = prod(axis.size for axis in mesh.axes if {axis.name, axis.level} & set(axes))
         if length % ways:
-            found.append((factor, length, ways))
-    return found
+            misfits.append((factor, length, ways))
+    return misfits
 
 
 def _nothing_fits(outcomes: Sequence[MeshOutcome], spaces: MeshSpaces) -> Infeasible:
@@ -139,10 +138,10 @@ def _nothing_fits(outcomes: Sequence[MeshOutcome], spaces: MeshSpaces) -> Infeas
         detail=(
             f"every plan needs at least {needed / GIB:.1f} GiB on a device ({parts_of(use)}); "
             f"{problem.topology.device.name} has {capacity / GIB:.1f} GiB, of which "
-            f"{problem.setup.memory_reserve:.0%} are kept free: {available / GIB:.1f} GiB. "
-            f"That is {needed / max(1, available):.2f} times what there is, with "
-            f"{problem.microbatches} microbatch(es). More microbatches, a smaller batch, a shorter "
-            f"sequence or more devices would do.{also}"
+            f"{problem.setup.memory_reserve:.0%} are reserved: {available / GIB:.1f} GiB. "
+            f"That is {needed / max(1, available):.2f} times the available memory, with "
+            f"{problem.microbatches} microbatch(es). Use more microbatches, a smaller batch, a "
+            f"shorter sequence or more devices.{also}"
         ),
         needed_bytes=int(needed),
         available_bytes=available,
@@ -153,8 +152,8 @@ def _nothing_fits(outcomes: Sequence[MeshOutcome], spaces: MeshSpaces) -> Infeas
 
 
 def _needed(outcome: MeshOutcome) -> float:
-    found = outcome.outcome.minimum_memory_bytes
-    return float("inf") if found is None else _with_passing(outcome, found)
+    least_bytes = outcome.outcome.minimum_memory_bytes
+    return float("inf") if least_bytes is None else _with_transient(outcome, least_bytes)
 
 
 def _use(parts: Sequence[LeastMemory], problem: Problem) -> MemoryUse:
@@ -170,14 +169,14 @@ def _use(parts: Sequence[LeastMemory], problem: Problem) -> MemoryUse:
 
 
 def _largest(parts: Sequence[LeastMemory]) -> tuple[Consumer, ...]:
-    """Tensors of repeated layers together: `layers.*.mlp`."""
-    found: dict[str, Consumer] = {}
+    """The largest tensors; those of repeated layers are merged: `layers.*.mlp`."""
+    consumers: dict[str, Consumer] = {}
     for part in parts:
         name = LAYER.sub("*", part.name)
-        old = found.get(name, Consumer(tensor=name, count=0, bytes=0))
-        found[name] = Consumer(
+        old = consumers.get(name, Consumer(tensor=name, count=0, bytes=0))
+        consumers[name] = Consumer(
             tensor=part.name if not old.count and part.count == 1 else name,
             count=old.count + part.count,
             bytes=old.bytes + int(part.total),
         )
-    return tuple(sorted(found.values(), key=lambda own: -own.bytes)[:LARGEST])
+    return tuple(sorted(consumers.values(), key=lambda consumer: -consumer.bytes)[:LARGEST])

@@ -1,4 +1,4 @@
-"""Bounds on every plan of a mesh that need no search; models: of the folded graph."""
+"""Lower bounds on every plan of a mesh, without a search. models: of the folded graph."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _Parts = tuple[float, float, float, float]
 
 
 def work_bound_ns(models: Models, folding: Folding) -> float:
-    """Every op at its fastest strategy, and nothing moved."""
+    """The time of every op at its fastest strategy, without redistribution."""
     times = folding.stood_for
     least: dict[int, float] = {}
     total = 0.0
@@ -35,9 +35,9 @@ def work_bound_ns(models: Models, folding: Folding) -> float:
 
 @dataclass(frozen=True, slots=True)
 class LeastMemory:
-    """The least that parameters and saved values of one look take on one device, in bytes.
+    """The least memory of parameters and saved values of one look, on one device, in bytes.
 
-    name: one of them. count: how many there are.
+    name: one of them. count: their number.
     """
 
     name: str
@@ -49,33 +49,33 @@ class LeastMemory:
 
     @property
     def total(self) -> float:
-        """Of all of them together."""
+        """The bytes of all of them together."""
         return self.count * (self.value + self.gradient + self.optimizer + self.activation)
 
 
 def least_memory(models: Models, folding: Folding) -> tuple[LeastMemory, ...]:
-    """Every parameter and every saved value where it lies finest: no plan takes less in all."""
+    """Every parameter and every saved value at its finest sharding: no plan takes less in all."""
     known: dict[_Look, _Parts] = {}
-    found = []
-    for value, look, count in _held(models, folding):
+    parts = []
+    for value, look, count in _memory_holders(models, folding):
         if look not in known:
             known[look] = _least(models, value)
-        found.append(LeastMemory(value.root, count, *known[look]))
-    return tuple(found)
+        parts.append(LeastMemory(value.root, count, *known[look]))
+    return tuple(parts)
 
 
 def least_memory_bytes(models: Models, folding: Folding) -> float:
-    """Of all of them together."""
+    """The least bytes of all parameters and saved values together."""
     first: dict[_Look, ProblemValue] = {}
     counts: Counter[_Look] = Counter()
-    for value, look, count in _held(models, folding):
+    for value, look, count in _memory_holders(models, folding):
         first.setdefault(look, value)
         counts[look] += count
     return sum(count * sum(_least(models, first[look])) for look, count in counts.items())
 
 
-def _held(models: Models, folding: Folding) -> Iterator[tuple[ProblemValue, _Look, int]]:
-    """What rests or is saved, what its bytes go by, and how many it stands for."""
+def _memory_holders(models: Models, folding: Folding) -> Iterator[tuple[ProblemValue, _Look, int]]:
+    """Values at rest or saved, the key of their bytes, and the count that each stands for."""
     times, space = folding.stood_for, models.ops.space
     for value in models.values.values:
         if value.is_free or value.is_remade or not (value.is_parameter or value.kept.wanted):
@@ -85,7 +85,7 @@ def _held(models: Models, folding: Folding) -> Iterator[tuple[ProblemValue, _Loo
 
 
 def _least(models: Models, value: ProblemValue) -> _Parts:
-    """Of value, gradient, optimizer state and activation, what one takes at the least."""
+    """The least bytes of value, gradient, optimizer state and activation."""
     if value.is_parameter:
         model = models.parameter(value)
         parts = model.memory_bytes(model.states)
@@ -98,8 +98,8 @@ def _least(models: Models, value: ProblemValue) -> _Parts:
 
 
 def may_fill_hosts(models: Models, folding: Folding) -> bool:
-    """Whether what may lie on hosts could be more than their memory, if it lay there as coarsely as
-    it may."""
+    """Whether the values that may be on hosts could exceed the hosts' memory, at their coarsest
+    sharding."""
     if models.problem.topology.host is None or models.at_rest.offload == "none":
         return False
     times = folding.stood_for
@@ -114,8 +114,8 @@ def may_fill_hosts(models: Models, folding: Folding) -> bool:
 
 
 def least_passing_bytes(models: Models) -> float:
-    """What passes by in every plan at the begin of the backward pass, when all is saved: what the
-    last op makes for itself, and the gradients of what it reads
+    """The least transient memory of a plan at the start of the backward pass, when all
+    activations are saved: the workspace of the last op, and the gradients of its inputs
     (`meshwright_solver.evaluation.memory`)."""
     problem = models.problem
     if not problem.training:
@@ -132,10 +132,10 @@ def least_passing_bytes(models: Models) -> float:
 
 def _least_passing(model: OpModel, kind: str) -> float:
     passing = np.zeros(len(model.choices))
-    for port, own in enumerate(model.inputs):
-        if own.space is None:
+    for index, port in enumerate(model.inputs):
+        if port.space is None:
             continue
-        local = own.space.local_bytes(model.required(model.choices, port))
-        passing += local * int(own.has_gradient and not own.is_parameter)
-        passing += local * (inside_backward(kind) if port == 0 else 0)
+        local = port.space.local_bytes(model.required(model.choices, index))
+        passing += local * int(port.has_gradient and not port.is_parameter)
+        passing += local * (inside_backward(kind) if index == 0 else 0)
     return float(passing.min(initial=np.inf))

@@ -1,20 +1,20 @@
-"""Plans that fit with all that passes by.
+"""Retries of a search until a plan fits together with its transient memory.
 
-A search knows sums only: what rests, and what is saved. What passes by at the fullest moment is a
-maximum that the judge finds once there is a plan. So
+A search knows sums only: memory at rest, and saved activations. Transient memory at the peak is a
+maximum, which the evaluator finds once there is a plan. So
 
-    1. search in all of the memory but for what passes by in every plan
-    (`meshwright_solver.stage.lower_bounds`): what it
-       proves holds for all. Who needs no proof may leave more at once
-    2. where the plan misses, search again in so much less, a few times
-    3. where that leaves nothing, or never fits: the leanest plan there is
-    4. where that does not fit either, what passes by is searched as well: with so much left, and no
-       single thing larger that is made for others, gathered, reduced or redistributed. Costs do not
-       tell such plans apart where all is start-up time
+    1. search in all of the memory except the transient memory of every plan
+       (`meshwright_solver.stage.lower_bounds`): its proof holds for all plans. A caller that needs
+       no proof may reserve more at once
+    2. if the plan exceeds the memory, search again with the excess in reserve, a few times
+    3. if the reserve leaves nothing, or no plan fits: the leanest plan
+    4. if that does not fit either, the search limits transient memory as well: with the reserve,
+       and no single tensor above it that is copied, gathered, reduced or redistributed. Costs do
+       not distinguish such plans where all is start-up time
 
-Several things that pass by at once, and what is dealt out unevenly, may still be missed; no plan
-that was seen to fit is. Searches that can go on from where they are leave that room themselves
-(`SearchBudget.over_bytes`).
+Several transient tensors at once, and uneven shards, may still exceed the memory. A plan that is
+known to fit is never lost. Searches that can continue from their state enlarge the reserve
+themselves (`SearchBudget.over_bytes`).
 """
 
 from __future__ import annotations
@@ -25,115 +25,115 @@ from math import inf
 
 from meshwright.schema import Answer
 from meshwright_solver.folding.mesh_outcome import TOLERANCE
-from meshwright_solver.stage.answer import Missed
+from meshwright_solver.stage.answer import MemoryMiss
 
-# chosen: what a round leaves beside what the one before missed, of the memory: plans that differ in
-# little miss by little over and over
+# chosen: the reserve of a round in addition to the excess of the one before, of the memory: plans
+# that differ little exceed it by little again and again
 _MARGINS = (0.0, 0.001, 0.004, 0.016, 0.064, 0.256)
-_NARROWINGS = 8  # chosen: rounds in which what passes by is searched as well
-_NARROWER = 0.75  # chosen: where what is needed is not said closely
-_ROUNDED = 2  # bytes: what is said to be needed is cut to whole ones
+_NARROWINGS = 8  # chosen: rounds in which the search limits transient memory as well
+_NARROWER = 0.75  # chosen: where the needed memory is not known closely
+_ROUNDED = 2  # bytes: reported needs are rounded down to whole bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """What a search leaves at the least, and the most that one thing which passes by may take."""
+    """The least reserve of a search, and the most bytes of one transient tensor."""
 
     spare_bytes: float = 0.0
     moved_bytes: float = inf
 
 
-Search = Callable[[Room], Answer | Missed]
+Search = Callable[[Room], Answer | MemoryMiss]
 
 
 def plan_within_memory(search: Search, limit_bytes: float, spare_bytes: float = 0.0) -> Answer:
-    """search: with so much room, or more. limit_bytes: what a plan may hold. spare_bytes: what
-    is left at first."""
+    """search: with at least this reserve. limit_bytes: the memory of a plan. spare_bytes: the
+    first reserve."""
     search = _once(search)
-    found = search(Room(spare_bytes))
-    if spare_bytes and isinstance(found, Answer) and found.plan is None:
-        found = search(Room(max(0.0, _room(found, limit_bytes, spare_bytes))))
-    if isinstance(found, Answer):
-        return found
-    bound_ns, missed, spare = found.bound_ns, [found], 0.0
+    result = search(Room(spare_bytes))
+    if spare_bytes and isinstance(result, Answer) and result.plan is None:
+        result = search(Room(max(0.0, _room(result, limit_bytes, spare_bytes))))
+    if isinstance(result, Answer):
+        return result
+    bound_ns, misses, spare = result.bound_ns, [result], 0.0
     for margin in _MARGINS:
-        spare = found.spare_bytes + found.misfit.over_bytes + margin * limit_bytes
+        spare = result.spare_bytes + result.misfit.over_bytes + margin * limit_bytes
         if spare >= limit_bytes:
             break
-        found = search(Room(spare))
-        if isinstance(found, Answer):
+        result = search(Room(spare))
+        if isinstance(result, Answer):
             break
-        missed.append(found)
-    if isinstance(found, Answer) and found.plan is None and found.infeasible is not None:
-        room = _room(found, limit_bytes, spare)
-        if _is_short(found) and 0 < room < spare:
-            found = search(Room(room))
-            if isinstance(found, Missed):
-                missed.append(found)
-    fitting = [own.fitting for own in missed]
-    best = _best([found, *fitting], bound_ns)
-    if best is None and (isinstance(found, Missed) or _is_short(found)):
+        misses.append(result)
+    if isinstance(result, Answer) and result.plan is None and result.infeasible is not None:
+        room = _room(result, limit_bytes, spare)
+        if _is_short(result) and 0 < room < spare:
+            result = search(Room(room))
+            if isinstance(result, MemoryMiss):
+                misses.append(result)
+    fitting = [miss.fitting for miss in misses]
+    best = _best([result, *fitting], bound_ns)
+    if best is None and (isinstance(result, MemoryMiss) or _is_short(result)):
         best = _best([_narrowed(search, limit_bytes)], bound_ns)
-    return best or _none(found, missed)
+    return best or _infeasible(result, misses)
 
 
 def _once(search: Search) -> Search:
-    """The same, which knows what it found with a room before: rounds come back to some."""
-    known: dict[Room, Answer | Missed] = {}
+    """The search with a cache: rounds return to the same reserve."""
+    known: dict[Room, Answer | MemoryMiss] = {}
 
-    def found(room: Room) -> Answer | Missed:
+    def cached_search(room: Room) -> Answer | MemoryMiss:
         if room not in known:
             known[room] = search(room)
         return known[room]
 
-    return found
+    return cached_search
 
 
 def _narrowed(search: Search, limit_bytes: float) -> Answer | None:
-    """The best plan in which nothing is larger that passes by than what is left for it. Where that
-    leaves no room, what the leanest plan leaves is the next to be tried: between, none is."""
+    """The best plan in which no transient tensor exceeds the reserve. If the reserve leaves no
+    room, the next reserve is that of the leanest plan: no plan lies between."""
     most = limit_bytes
     for _ in range(_NARROWINGS):
         spare = max(0.0, most - _ROUNDED)
-        found = search(Room(spare, most))
-        if isinstance(found, Missed):
-            if found.fitting is not None:
-                return found.fitting
-            left = _NARROWER * most
-        elif found.plan is not None:
-            return found
-        elif not _is_short(found):
+        result = search(Room(spare, most))
+        if isinstance(result, MemoryMiss):
+            if result.fitting is not None:
+                return result.fitting
+            next_bytes = _NARROWER * most
+        elif result.plan is not None:
+            return result
+        elif not _is_short(result):
             return None
         else:
-            left = _room(found, limit_bytes, spare) + 2 * _ROUNDED
-        if left < 0:
+            next_bytes = _room(result, limit_bytes, spare) + 2 * _ROUNDED
+        if next_bytes < 0:
             return None
-        most = left if left < most else _NARROWER * most
+        most = next_bytes if next_bytes < most else _NARROWER * most
     return None
 
 
-def _room(found: Answer, limit_bytes: float, spare_bytes: float) -> float:
-    """What the leanest plan leaves, where none leaves so many bytes."""
-    why = found.infeasible
+def _room(answer: Answer, limit_bytes: float, spare_bytes: float) -> float:
+    """The reserve that the leanest plan leaves, where no plan leaves `spare_bytes`."""
+    why = answer.infeasible
     needed_bytes = None if why is None else why.needed_bytes
     return limit_bytes - (needed_bytes or limit_bytes) + spare_bytes - _ROUNDED
 
 
-def _best(found: Sequence[Answer | Missed | None], bound_ns: float) -> Answer | None:
+def _best(results: Sequence[Answer | MemoryMiss | None], bound_ns: float) -> Answer | None:
     """The fastest of the answers that have a plan."""
     planned = [
-        (own.plan.cost.step_ns, place, own)
-        for place, own in enumerate(found)
-        if isinstance(own, Answer) and own.plan is not None
+        (result.plan.cost.step_ns, place, result)
+        for place, result in enumerate(results)
+        if isinstance(result, Answer) and result.plan is not None
     ]
     return _with_bound(min(planned)[2], bound_ns) if planned else None
 
 
-def _none(found: Answer | Missed, missed: Sequence[Missed]) -> Answer:
-    """Why there is none: by how little the closest misses, where it is the memory."""
-    if isinstance(found, Answer) and not _is_short(found):
-        return found
-    closest = min(missed, key=lambda own: own.misfit.over_bytes)
+def _infeasible(result: Answer | MemoryMiss, misses: Sequence[MemoryMiss]) -> Answer:
+    """The answer without a plan: the least excess over the memory, if memory is the reason."""
+    if isinstance(result, Answer) and not _is_short(result):
+        return result
+    closest = min(misses, key=lambda miss: miss.misfit.over_bytes)
     return Answer(infeasible=closest.misfit.infeasible())
 
 
@@ -143,13 +143,15 @@ def _is_short(answer: Answer) -> bool:
 
 
 def _with_bound(answer: Answer, bound_ns: float) -> Answer:
-    """The answer with the bound of the search that had all of the memory."""
+    """The answer with the bound of the first search, which had all of the memory."""
     plan = answer.plan
     assert plan is not None
-    own = plan.search
-    bound_ns = min(own.lower_bound_ns, bound_ns)
-    gap = (own.cost_ns - bound_ns) / own.cost_ns if own.cost_ns else 0.0
-    cheapest_ns = own.cost_ns - own.simplicity_ns - own.faster_ns
+    plan_search = plan.search
+    bound_ns = min(plan_search.lower_bound_ns, bound_ns)
+    gap = (plan_search.cost_ns - bound_ns) / plan_search.cost_ns if plan_search.cost_ns else 0.0
+    cheapest_ns = plan_search.cost_ns - plan_search.simplicity_ns - plan_search.faster_ns
     proved = cheapest_ns - bound_ns <= TOLERANCE * cheapest_ns
-    search = own.like(lower_bound_ns=bound_ns, gap=gap, outcome="optimal" if proved else "feasible")
+    search = plan_search.like(
+        lower_bound_ns=bound_ns, gap=gap, outcome="optimal" if proved else "feasible"
+    )
     return answer.model_copy(update={"plan": plan.model_copy(update={"search": search})})

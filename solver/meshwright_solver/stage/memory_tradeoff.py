@@ -1,7 +1,7 @@
-"""Plans along the price of memory: what less of it costs, without a search for any limit.
+"""Plans along the price of memory: the cost of less memory, without a search for any limit.
 
-On every mesh the vertices of the lower hull (`search/elimination/lower_hull.py`); of all meshes
-together those that no mix of two others beats by much.
+On every mesh, the vertices of the lower hull (`search/elimination/lower_hull.py`). Over all meshes,
+those that no mix of two others beats by a margin.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from meshwright_solver.search.elimination.evaluated_program import solve
 from meshwright_solver.search.elimination.lower_hull import hull
 from meshwright_solver.stage.mesh_space import MeshSpaces
 
-_BEATEN = 1e-2  # chosen: of the objective; which of nearer ones has the shorter step is not known
+_BEATEN = 1e-2  # chosen: of the objective; of nearer ones the shorter step is not known
 # measured: mixtral-8x7b on three axes has 13 million numbers in its tables, and each vertex takes
 # 0.4 s; gpt3-175b and llama3-405b have 2 million
 _MOST_ENTRIES = 5_000_000
@@ -33,29 +33,32 @@ _LEAST = 0.4  # chosen: of the limit; ranks that hold few microbatches have more
 @dataclass(frozen=True, slots=True)
 class _Vertex:
     unfolding: Unfolding
-    own: PricedStates
+    priced: PricedStates
 
     @property
     def ns(self) -> float:
-        return self.own.cost.cost_ns
+        return self.priced.cost.cost_ns
 
     @property
     def bytes(self) -> float:
-        return self.own.cost.memory_bytes
+        return self.priced.cost.memory_bytes
 
 
 def plans_along_prices(
     spaces: MeshSpaces, candidates: Sequence[Mesh], most: int
 ) -> list[FoldedPlan]:
-    """From the cheapest to the leanest, of each mesh so many at the most; none where not even the
-    leanest seem to fit. Raises OutOfTime, TableTooLarge."""
-    found: list[_Vertex] = []
+    """Plans from the cheapest to the leanest, at most `most` of each mesh; none if even the leanest
+    seem not to fit. Raises OutOfTime, TableTooLarge."""
+    vertices: list[_Vertex] = []
     for space in spaces.possible(candidates):
-        found += _vertices(space.unfolding, most, spaces.deadline)
-    kept = sorted([own for own in found if not _is_beaten(own, found)], key=lambda own: own.ns)
-    plans = [FoldedPlan(own.unfolding.lowered.models, own.unfolding, own.own.choice)
-             for own in kept]  # fmt: skip
-    return plans if any(own.over_bytes <= 0 for own in plans) else []
+        vertices += _vertices(space.unfolding, most, spaces.deadline)
+    selected = sorted(
+        [vertex for vertex in vertices if not _is_beaten(vertex, vertices)],
+        key=lambda vertex: vertex.ns,
+    )
+    plans = [FoldedPlan(vertex.unfolding.lowered.models, vertex.unfolding, vertex.priced.choice)
+             for vertex in selected]  # fmt: skip
+    return plans if any(plan.over_bytes <= 0 for plan in plans) else []
 
 
 def _vertices(whole: Unfolding, most: int, deadline: Deadline) -> list[_Vertex]:
@@ -68,18 +71,18 @@ def _vertices(whole: Unfolding, most: int, deadline: Deadline) -> list[_Vertex]:
     if program.entries() > _MOST_ENTRIES:
         raise TableTooLarge("the whole graph", program.entries(), _MOST_ENTRIES)
     line = hull(cheapest, most, _LEAST * limit, deadline)
-    return [_Vertex(whole, own) for own in line]
+    return [_Vertex(whole, priced) for priced in line]
 
 
-def _is_beaten(own: _Vertex, every: Sequence[_Vertex]) -> bool:
-    """Whether two others, mixed to take no more memory, cost less by far."""
-    enough = own.ns * (1 - _BEATEN)
-    if any(other.bytes <= own.bytes and other.ns < enough for other in every):
+def _is_beaten(vertex: _Vertex, every: Sequence[_Vertex]) -> bool:
+    """Whether a mix of two others, which takes no more memory, costs less by a margin."""
+    enough = vertex.ns * (1 - _BEATEN)
+    if any(other.bytes <= vertex.bytes and other.ns < enough for other in every):
         return True
-    larger = [other for other in every if other.bytes > own.bytes and other.ns < own.ns]
-    smaller = [other for other in every if other.bytes < own.bytes]
+    larger = [other for other in every if other.bytes > vertex.bytes and other.ns < vertex.ns]
+    smaller = [other for other in every if other.bytes < vertex.bytes]
     for over, under in product(larger, smaller):
-        share = (own.bytes - under.bytes) / (over.bytes - under.bytes)
+        share = (vertex.bytes - under.bytes) / (over.bytes - under.bytes)
         if share * over.ns + (1 - share) * under.ns < enough:
             return True
     return False

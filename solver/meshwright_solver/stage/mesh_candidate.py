@@ -1,4 +1,4 @@
-"""A mesh between the two rounds of a search: its floor, and the engines that are left to try."""
+"""A mesh between the two rounds of a search: its floor and its remaining engines."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ HELD = 8
 class MeshCandidate:
     """A mesh between the two rounds.
 
-    floor_ns: no plan on the mesh has a smaller objective; inf, which sorts it last, where the
-    tables of the engine that computes floors would be too large. engines: those left to try.
-    outcome: of the mesh, where the first round decides it.
+    floor_ns: no plan on the mesh has a smaller objective; inf, which sorts it last, if the tables
+    of the engine that computes floors would be too large. engines: the remaining ones. outcome: of
+    the mesh, if the first round decides it.
     """
 
     space: MeshSpace
@@ -66,7 +66,7 @@ class MeshCandidate:
         return _unsearched(self.models, TOO_LARGE)
 
     def unfinished(self) -> MeshOutcome:
-        """The outcome where the second round does not reach the mesh."""
+        """The outcome of a mesh that the second round does not reach."""
         if self.outcome is not None:
             return self.outcome
         if not isfinite(self.floor_ns):
@@ -83,9 +83,9 @@ class MeshCandidate:
 
 def release_worst(candidates: Sequence[MeshCandidate]) -> None:
     """Free the tables of the least promising mesh where too many meshes hold theirs."""
-    holders = [own for own in candidates if own.space.elimination is not None]
+    holders = [candidate for candidate in candidates if candidate.space.elimination is not None]
     if len(holders) > HELD:
-        max(holders, key=lambda own: own.floor_ns).space.release()
+        max(holders, key=lambda candidate: candidate.floor_ns).space.release()
 
 
 def _unsearched(models: Models, reason: str) -> MeshOutcome:

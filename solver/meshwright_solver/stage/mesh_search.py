@@ -59,8 +59,10 @@ class MeshSearch:
         self._offer = offer
 
     def run(self, candidates: Sequence[Mesh]) -> list[MeshOutcome]:
-        """The outcome of every mesh, with and without uneven cuts where both may be."""
-        variants = [(mesh, own) for mesh in candidates for own in self.spaces.variants(mesh)]
+        """The outcome of every mesh, with and without uneven cuts if both are possible."""
+        variants = [
+            (mesh, variant) for mesh in candidates for variant in self.spaces.variants(mesh)
+        ]
         outcomes: list[MeshOutcome] = []
         fallbacks: list[MeshOutcome] = []
         has_time_limit = self.spaces.request.budget.seconds is not None
@@ -91,7 +93,7 @@ class MeshSearch:
         return self._bounded(fallbacks, outcomes)
 
     def simplicity_budget(self, best: MeshOutcome) -> SearchBudget | None:
-        """What the search for a plan simpler than the best may use; None where there is none."""
+        """The budget of the search for a simpler plan than the best; None where there is none."""
         is_whole = self._portfolio.decides_choice and ENGINES[best.found_by].is_simplified
         if not is_whole or self._deadline.is_over():
             return None
@@ -100,7 +102,7 @@ class MeshSearch:
         )
 
     def _first_round(self, mesh: Mesh, problem: Problem, budget: SearchBudget) -> MeshCandidate:
-        """A mesh with all that is known of it without the memory limit."""
+        """A mesh with all bounds that hold without the memory limit."""
         space = self.spaces.on(mesh, problem)
         candidate = MeshCandidate(space, self._portfolio.engines, outcome=space.refusal())
         if candidate.outcome is None and self._deadline.is_over():
@@ -133,31 +135,31 @@ class MeshSearch:
             yield outcome
 
     def _is_stopped_without_plan(self, outcomes: Sequence[MeshOutcome]) -> bool:
-        """Whether the caller ended the search before it had any plan, and there may be one."""
-        has_plan = any(own.outcome.choice is not None for own in outcomes)
-        is_open = any(own.outcome.status == "unknown" for own in outcomes)
+        """Whether the caller stopped the search before it had a plan, and one may exist."""
+        has_plan = any(outcome.outcome.choice is not None for outcome in outcomes)
+        is_open = any(outcome.outcome.status == "unknown" for outcome in outcomes)
         has_fallback = self._portfolio.fallback is not None
         return has_fallback and self._deadline.stop() and is_open and not has_plan
 
     def _bounded(
         self, fallbacks: list[MeshOutcome], outcomes: list[MeshOutcome]
     ) -> list[MeshOutcome]:
-        """All outcomes. An outcome that proves nothing has the bound of the work alone."""
-        if any(not own.left_out for own in outcomes):
+        """All outcomes. An outcome without a bound gets that of the work alone."""
+        if any(not outcome.left_out for outcome in outcomes):
             # their bounds hold on the coarsest mesh too, which is a special case of each
-            fallbacks = [_with_bound(own, inf) for own in fallbacks]
+            fallbacks = [_with_bound(outcome, inf) for outcome in fallbacks]
         return [
-            own
-            if own.outcome.lower_bound_ns > -inf or own.left_out
-            else _with_bound(own, work_bound_ns(own.models, self.spaces.folding))
-            for own in (*fallbacks, *outcomes)
+            outcome
+            if outcome.outcome.lower_bound_ns > -inf or outcome.left_out
+            else _with_bound(outcome, work_bound_ns(outcome.models, self.spaces.folding))
+            for outcome in (*fallbacks, *outcomes)
         ]
 
     def _start_step(
         self, mesh: Mesh, done: int, steps: int, outcomes: Sequence[MeshOutcome]
     ) -> SearchBudget:
-        """Report the next step; the budget of its engine, an equal share of the time left."""
-        best_ns = min((own.outcome.cost_ns for own in outcomes), default=inf)
+        """Report the next step; the budget of its engine, an equal share of the remaining time."""
+        best_ns = min((outcome.outcome.cost_ns for outcome in outcomes), default=inf)
         self.progress.start_phase(
             f"{shown(mesh)}, {self.spaces.problem.microbatches} microbatch(es)",
             done=done,
@@ -174,5 +176,5 @@ class MeshSearch:
         )
 
 
-def _with_bound(own: MeshOutcome, bound_ns: float) -> MeshOutcome:
-    return replace(own, outcome=replace(own.outcome, lower_bound_ns=bound_ns))
+def _with_bound(outcome: MeshOutcome, bound_ns: float) -> MeshOutcome:
+    return replace(outcome, outcome=replace(outcome.outcome, lower_bound_ns=bound_ns))

@@ -40,9 +40,9 @@ _IMPOSSIBLE = Outcome("infeasible", None, inf, nan, inf, None)
 class MeshSpace:
     """All plans of a problem on one mesh.
 
-    models: of the folded problem. filters: the strategies that pins and constraints leave.
+    models: of the folded problem. filters: the strategies that pins and constraints allow.
     plans: of choices on any mesh of the problem. elimination: a dynamic program between its two
-    steps. It and the whole cost graph are made again after `release`.
+    steps. It and the whole cost graph are rebuilt after `release`.
     """
 
     request: Request
@@ -100,7 +100,7 @@ class MeshSpaces:
         check_axes(list(self.pins.values()), meshes_of(request, request.budget.max_axes))
 
     def variants(self, mesh: Mesh) -> Iterator[Problem]:
-        """The problem without uneven cuts and, where there are any, with: either may be faster."""
+        """The problem without uneven cuts and, if it has any, with them: either may be faster."""
         yield replace(self.problem, uneven=Uneven())
         if self.problem.uneven.has_spans(tuple(axis.size for axis in mesh.axes)):
             yield self.problem
@@ -131,7 +131,7 @@ class MeshSpaces:
 
 
 def wished_at_rest(request: Request, mesh: Mesh) -> OptimizerSharding:
-    """What a request, which names its sparse tables, allows of parameters on a mesh."""
+    """The request's constraints on parameters of a mesh; a request names its sparse tables."""
     over = () if request.degrees is None else shared_axes(mesh)
     wishes = request.constraints
     return OptimizerSharding(
@@ -140,7 +140,7 @@ def wished_at_rest(request: Request, mesh: Mesh) -> OptimizerSharding:
 
 
 def broken_pin(models: Models, allowed: Mapping[int, StrategyFilter]) -> str | None:
-    """The name of an op that can be nothing that it is allowed to be."""
+    """The name of an op that has no allowed strategy."""
     for position, keep in allowed.items():
         model = models.ops.model(position)
         if not keep(model, model.choices).any():

@@ -1,4 +1,4 @@
-"""Marks that tell ops apart which look alike, so that folding does not merge them."""
+"""Marks that distinguish ops which look alike, so that folding does not merge them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from meshwright_solver.strategies.sparse_tables import sparse_lookups
 
 
 def marks_of(request: Request) -> Mapping[str, Hashable]:
-    """By name of op, what a request states of it: its pin, and a lookup with sparse gradients."""
+    """By name of op, the request's statements: a pin, and a lookup with sparse gradients."""
     pins = matching_pins(request.graph, request.pins, request.module)
     sparse = sparse_lookups(request)
     if not sparse:

@@ -2,9 +2,9 @@
 
     the least bytes of a parameter or cache = elements * (value + gradient + optimizer state)
 
-Over all devices together, however they are sharded. A gradient and a state count for parameters
-that are trained, and not where they may lie on hosts. An embedding table counts nothing where it
-may lie on hosts.
+The bound is over all devices together, whatever the sharding. A gradient and a state count for
+trained parameters, unless they may be on hosts. An embedding table counts nothing if it may be on
+hosts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _Shapes = Mapping[str, tuple[int, ...]]
 
 
 def parameter_shortfall(request: Request) -> Infeasible | None:
-    """The proof that no sharding and no batch fits, None where parameters alone do not show it."""
+    """The proof that no sharding and no batch fits; None where parameters alone do not show it."""
     graph, setup, topology = request.graph, request.setup, request.topology
     shapes = graph.instantiate(setup.symbols)
     memory_bytes = sum(group.device.memory_bytes * group.device_count for group in topology.groups)
@@ -32,7 +32,7 @@ def parameter_shortfall(request: Request) -> Infeasible | None:
     needed_bytes = least_bytes // topology.device_count
     if needed_bytes <= available_bytes:
         return None
-    has = "a device has, on the mean," if topology.beside else f"{topology.device.name} has"
+    has = "a device has, on average," if topology.beside else f"{topology.device.name} has"
     return Infeasible(
         constraint="memory",
         detail=(
@@ -40,8 +40,8 @@ def parameter_shortfall(request: Request) -> Infeasible | None:
             f"one, need {needed_bytes / 2**30:.1f} GiB on a "
             f"device even when split over all {topology.device_count} devices; "
             f"{has} {available_bytes / 2**30:.1f} GiB after the reserve. "
-            f"At least {-(-least_bytes // max(1, available_bytes))} devices, a smaller model or "
-            "narrower states would do."
+            f"Use at least {-(-least_bytes // max(1, available_bytes))} devices, a smaller model "
+            "or narrower states."
         ),
         needed_bytes=needed_bytes,
         available_bytes=available_bytes,
@@ -49,7 +49,7 @@ def parameter_shortfall(request: Request) -> Infeasible | None:
 
 
 def _most_bytes(request: Request, tensors: list[Tensor], shapes: _Shapes) -> int:
-    """The same, were all of them read and trained: quick to compute."""
+    """The same if all of them were read and trained, which is quick to compute."""
     setup = request.setup
     gradient_bytes = DTYPE_BYTES[setup.gradient_dtype]
     element_bytes = {

@@ -12,9 +12,9 @@ from meshwright_solver.stage.mesh_space import MeshSpaces
 
 
 def conflicting_pins(spaces: MeshSpaces, mesh: Mesh) -> tuple[str, ...]:
-    """A smallest set of pins that no plan on the mesh keeps within the memory limit.
+    """A smallest set of pins that no plan on the mesh satisfies within the memory limit.
 
-    Empty where the time ends first, or where no pin is the reason.
+    Empty if time runs out, or if no pin is the reason.
     """
     space = spaces.on(mesh, spaces.problem)
     models, filters = space.models, space.filters

@@ -1,4 +1,4 @@
-"""The notes of a plan: what a reader of its numbers should know besides."""
+"""The notes of a plan, which a reader of its numbers needs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def plan_notes(
     chosen: Chosen,
 ) -> tuple[str, ...]:
     """All notes of the plan of the best outcome. stage: as planned. chosen: (position of op, its
-    strategy, ops that it stands for)."""
+    strategy, number of ops that it stands for)."""
     models = best.models
     problem = models.problem
     return (
@@ -40,16 +40,17 @@ def plan_notes(
         *sparse_updates([stage]),
         *borrowed_curves(problem),
         *(
-            f"mesh {shown(own.mesh)}{_with_chunks(own)} was not searched: {own.left_out}"
-            for own in outcomes
-            if own.left_out
+            f"mesh {shown(outcome.mesh)}{_with_chunks(outcome)} was not searched: "
+            f"{outcome.left_out}"
+            for outcome in outcomes
+            if outcome.left_out
         ),
         *request.graph.notes,
     )
 
 
 def why_idle(request: Request) -> str:
-    """Why an axis that could be used is not: the optimum has it so, or the request."""
+    """The reason why a usable axis is idle: the optimum, or the request."""
     is_free = not request.pins and request.module is None and request.constraints == Constraints()
     if is_free and portfolio_of(request.solver).decides_choice:
         return "sharding more of it would cost more than it saves"

@@ -1,4 +1,4 @@
-"""The problems of one stage: by number of microbatches, by recomputed ops, by memory left free."""
+"""The problems of one stage: by number of microbatches, recomputed ops and memory reserve."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class ProblemVariants:
         return self._foldings.remade(terms, lambda: remade(*self.original(count), policy, blocks))
 
     def original(self, count: int) -> tuple[Problem, Values]:
-        """The problem of the whole graph, and its values, with nothing recomputed."""
+        """The problem of the whole graph, and its values, without recomputation."""
         if self._original is None or self._original[0] != count:
             problem = self.problem(self._request.graph, count, NOTHING, Room())
             self._original = count, problem, find_values(problem)

@@ -1,4 +1,4 @@
-"""Request patches of what a search considered for a narrower request than the user's."""
+"""Request patches of considered configurations, extended from a narrower request to the user's."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ def of_wider_request(answer: Answer, patch: RequestPatch | None) -> Answer:
         return answer
     search = answer.plan.search
     considered = tuple(
-        own.model_copy(update={"request_patch": patch and joined(own.request_patch, patch)})
-        if own.request_patch is not None
-        else own
-        for own in search.considered
+        configuration.model_copy(
+            update={"request_patch": patch and joined(configuration.request_patch, patch)}
+        )
+        if configuration.request_patch is not None
+        else configuration
+        for configuration in search.considered
     )
     search = search.model_copy(update={"considered": considered})
     plan = answer.plan.model_copy(update={"search": search})

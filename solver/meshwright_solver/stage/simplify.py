@@ -1,14 +1,14 @@
 """The simplest of the plans that cost about as much as the best.
 
-Exact optima can be fussy: a stray re-layout that saves microseconds, one layer in thirty that is
+Exact optima can be irregular: a re-layout that saves microseconds, or one layer in thirty that is
 sharded differently. A choice is counted by
 
     re-layouts        edges between ops on which an activation or its gradient is redistributed
     odd repeats       ops and parameters of repeated layers that choose otherwise than most of them
 
-With cost* the best found, f* its count and t the tolerance, minimising cost + price * count at
-the price t * cost* / f* gives a choice of at most cost* (1 + t): the best itself costs no more. A
-higher price takes away more where that leaves room, and is tried first.
+Let cost* be the best cost, f* its count and t the tolerance. The minimum of cost + price * count at
+the price t * cost* / f* costs at most cost* (1 + t), because the best itself costs no more. A
+higher price removes more where the tolerance allows it, and is tried first.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ EXACTNESS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """How fussy a choice is."""
+    """The irregularities of a choice."""
 
     relayouts: int
     odd_repeats: int
@@ -54,7 +54,7 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Simpler:
-    """A simpler choice, what it costs, and the counts of the one it replaces and of itself."""
+    """A simpler choice, its cost, and the counts of the choice that it replaces and of itself."""
 
     choice: IntArray
     cost_ns: float
@@ -64,7 +64,7 @@ class Simpler:
 
     @property
     def gained(self) -> str:
-        """What is simpler, in words; what stays as it was is not said."""
+        """The simplification in words; counts that do not change are omitted."""
         before, after = self.before, self.after
         return ", ".join(
             f"{now} {one}{'' if now == 1 else 's'}{which} instead of {then}"
@@ -84,24 +84,24 @@ class Simpler:
 def simpler(
     unfolding: Unfolding, choice: IntArray, tolerance: float, budget: SearchBudget
 ) -> Simpler | None:
-    """A simpler choice that costs at most `tolerance` more, relative; None where none was found."""
+    """A simpler choice that costs at most `tolerance` more, relative; None where none is found."""
     counter = _Counter(unfolding)
     best_ns = evaluate_choice(unfolding.graph, choice).cost_ns
     before = counter.count(choice)
-    own = replace(budget, tolerance=EXACTNESS * tolerance, cutoff_ns=inf)
+    priced_budget = replace(budget, tolerance=EXACTNESS * tolerance, cutoff_ns=inf)
     for price in PRICES if before.total and tolerance > 0 else ():
         priced = counter.priced(choice, price * tolerance * best_ns / before.total)
         try:
-            found = dynamic_programming(priced, own, start=choice).choice
+            simple = dynamic_programming(priced, priced_budget, start=choice).choice
         except TableTooLarge:
             return None
-        if found is None:
+        if simple is None:
             return None
-        real, after = evaluate_choice(unfolding.graph, found), counter.count(found)
+        real, after = evaluate_choice(unfolding.graph, simple), counter.count(simple)
         if after.total >= before.total:
             return None
         if real.cost_ns <= best_ns * (1 + tolerance):
-            return Simpler(found, real.cost_ns, real.memory_bytes, before, after)
+            return Simpler(simple, real.cost_ns, real.memory_bytes, before, after)
     return None
 
 
@@ -151,7 +151,7 @@ class _Counter:
         )
 
     def _priced_nodes(self, choice: IntArray, price_ns: float) -> Sequence[CostNode]:
-        """All states of what repeats cost more, but for the one that most have."""
+        """All states of repeated nodes cost more, except the most frequent one."""
         known, of_known = parts_of(self.graph.nodes)
         parts, numbers = list(known), of_known.copy()
         shared: dict[tuple[int, int], FloatArray] = {}
@@ -167,7 +167,7 @@ class _Counter:
         return Repeated(parts, numbers)
 
     def _priced_edges(self, price_ns: float) -> Sequence[CostEdge | Projection]:
-        """What moves an activation costs more."""
+        """Every redistribution of an activation costs more."""
         tables = {key: table + price_ns * (table > 0) for key, table in self.moving.items()}
         known, numbers = parts_of(self.graph.edges)
         parts = [

@@ -2,11 +2,12 @@
 
 Every mesh of the topology (`meshwright_solver.constraints.meshes`) is searched
 (`meshwright_solver.stage.mesh_search`); the best plan wins. The lower bound of the answer is the
-least of the bounds over all meshes, so that it holds for every plan on any of them with the same
-number of microbatches and the same recompute policy. Where the setup leaves the number open it
-doubles until a plan fits; where the request leaves the policy open (`auto`) others are tried once
-memory is short, and the fastest step wins. An answer without a plan names the constraint that no
-plan can keep.
+least of the bounds over all meshes. It holds for every plan on any of them with the same number of
+microbatches and the same recompute policy.
+
+If the setup leaves the number of microbatches open, it doubles until a plan fits. If the request
+leaves the policy open (`auto`), the search tries others once memory is short, and the fastest step
+wins. An answer without a plan names the constraint that no plan can satisfy.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def plan_stage(
 ) -> Answer:
     """The best plan of one stage, or why there is none; raises MeshwrightError for bad input.
 
-    write: in full, unless the caller needs less of a plan than that. foldings: of the request's
-    graph, where several searches share them. keep: takes the best answer so far.
+    write: builds the plan document, in full unless the caller needs less. foldings: of the
+    request's graph, where several searches share them. keep: receives the best answer so far.
     """
     report = report or (lambda _: None)
     report(Progress(phase="reading", done=0, total=1))
@@ -64,7 +65,7 @@ def price_stage(
     most: int,
 ) -> list[FoldedPlan]:
     """Plans of one stage along the price of memory, whether they fit or not, at most `most` of each
-    mesh; none where not even the leanest seem to. The setup states the number of microbatches.
+    mesh; none if even the leanest seem not to fit. The setup states the number of microbatches.
 
     Raises MeshwrightError for bad input, OutOfTime, TableTooLarge.
     """

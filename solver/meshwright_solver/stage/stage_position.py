@@ -13,12 +13,12 @@ from meshwright_solver.search.core.outcome import MOST_LABELS
 class StagePosition:
     """A stage's neighbors, its microbatches in flight, and the limits of the search for its plan.
 
-    in_flight: microbatches whose saved activations it holds; no whole number where other bytes
+    in_flight: microbatches whose saved activations it holds; not a whole number if other bytes
     stand for some of them. link: to its neighbors. sent: tensors that go to the next stage and
     have a gradient that comes back.
     tolerance: the gap at which the search ends. max_labels: of the last step of a search
-    (`SearchBudget`). spare_bytes: left at first for transient memory. meshes: those to search, all
-    by default; a bound holds for these meshes.
+    (`SearchBudget`). spare_bytes: the first reserve for transient memory. meshes: those to search,
+    all by default; a bound holds for these meshes.
     """
 
     in_flight: float = 1

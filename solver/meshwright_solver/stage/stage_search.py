@@ -15,7 +15,7 @@ from meshwright_solver.folding.folding_cache import Foldings
 from meshwright_solver.folding.mesh_outcome import TOO_LARGE, History, MeshOutcome
 from meshwright_solver.folding.unroll import NotAlikeError
 from meshwright_solver.problem.recomputed_ops import RecomputedOps
-from meshwright_solver.stage.answer import Missed, Write, answer_of, answer_so_far
+from meshwright_solver.stage.answer import MemoryMiss, Write, answer_of, answer_so_far
 from meshwright_solver.stage.best_so_far import Best, Keep
 from meshwright_solver.stage.memory_retries import Room, plan_within_memory
 from meshwright_solver.stage.memory_tradeoff import plans_along_prices
@@ -31,7 +31,7 @@ from meshwright_solver.stage.stage_position import StagePosition
 
 
 class StageSearch:
-    """The search of one stage for one request; deterministic where time does not cut it."""
+    """The search of one stage for one request; deterministic unless time runs out."""
 
     def __init__(
         self,
@@ -44,8 +44,8 @@ class StageSearch:
         write: Write,
         keep: Keep,
     ) -> None:
-        """foldings: of the request's graph. write: makes the plan document. keep: takes the best
-        answer so far."""
+        """foldings: of the request's graph. write: builds the plan document. keep: receives the
+        best answer so far."""
         self._request = request
         self._position = position
         self._deadline = deadline
@@ -63,17 +63,17 @@ class StageSearch:
         first: RecomputePolicy = "none" if policy == "auto" or policy == "ops" else policy
         for count in microbatch_counts(self._request):
             try:
-                answer = self._planned(self._variants.recompute(first, count), count)
+                answer = self._plan(self._variants.recompute(first, count), count)
             except InvalidInput:
                 if count == 1 or self._request.setup.microbatches is not None:
-                    check(self._request)  # names the op of the graph as it was given
+                    check(self._request)  # names the op of the request's graph
                     raise
                 break  # the graph cannot be run at so small a batch
             tries.add(first, count, answer)
             if policy == "auto" and self._is_short_of_memory(answer) and not tries.has_recomputed:
                 for other in POLICIES:
                     recompute = self._variants.recompute(other, count)
-                    tries.add(other, count, self._planned(recompute, count))
+                    tries.add(other, count, self._plan(recompute, count))
             if policy == "ops" and self._is_short_of_memory(answer):
                 self._add_op_by_op(count, answer, tries)
                 answer = tries.best()
@@ -96,7 +96,7 @@ class StageSearch:
                 cursor.fold_less()
 
     def _is_short_of_memory(self, answer: Answer) -> bool:
-        """Whether more memory could make a difference, and there is time to search for it."""
+        """Whether more memory could make a difference, and time remains to search for it."""
         if self._deadline.is_over():
             return False
         if answer.plan is None:
@@ -108,7 +108,7 @@ class StageSearch:
         """Add plans that recompute more and more ops. plain: the answer with none."""
 
         def step_ns(recompute: RecomputedOps) -> float:
-            answer = self._planned(recompute, count) if recompute else plain
+            answer = self._plan(recompute, count) if recompute else plain
             if recompute:
                 tries.add("ops", count, answer, len(recompute.again))
             return inf if answer.plan is None else answer.plan.cost.step_ns
@@ -116,24 +116,24 @@ class StageSearch:
         rungs = ladder(*self._variants.original(count), self._request.recompute.blocks)
         descend(rungs, step_ns, lambda: not self._deadline.is_over())
 
-    def _planned(self, recompute: RecomputedOps, count: int) -> Answer:
-        """The answer with these ops recomputed; searched once for policies that agree on them."""
+    def _plan(self, recompute: RecomputedOps, count: int) -> Answer:
+        """The answer with these ops recomputed; computed once for policies that agree on them."""
         terms = count, recompute.again, frozenset(recompute.segment_of.items())
         if terms not in self._answers:
-            self._answers[terms] = self._planned_within_memory(recompute, count)
+            self._answers[terms] = self._plan_within_memory(recompute, count)
             self._best.add(self._answers[terms])
             self._best.offer()
         return self._answers[terms]
 
-    def _planned_within_memory(self, recompute: RecomputedOps, count: int) -> Answer:
+    def _plan_within_memory(self, recompute: RecomputedOps, count: int) -> Answer:
         cursor = self._variants.folding(recompute)
         floors: Floors = {}
 
-        def search(room: Room) -> Answer | Missed:
+        def search(room: Room) -> Answer | MemoryMiss:
             while True:
                 try:
                     spaces = self._spaces(cursor.folding, count, recompute, room)
-                    return self._searched(spaces, room, floors)
+                    return self._search_meshes(spaces, room, floors)
                 except NotAlikeError:
                     cursor.fold_less()
 
@@ -148,10 +148,10 @@ class StageSearch:
         return MeshSpaces(self._request, folding, problem, self._deadline)
 
     @uncollected
-    def _searched(self, spaces: MeshSpaces, room: Room, floors: Floors) -> Answer | Missed:
-        """Search meshes of fewer axes where the tables of all finer ones would be too large."""
+    def _search_meshes(self, spaces: MeshSpaces, room: Room, floors: Floors) -> Answer | MemoryMiss:
+        """Search all meshes; those of fewer axes if the tables of all finer ones are too large."""
         if room != Room():
-            self._history = History(self._history.started)  # the plans found before do not fit
+            self._history = History(self._history.started)  # earlier plans do not fit
         progress = SearchProgress(self._history, self._report)
         search = MeshSearch(
             spaces,
@@ -174,7 +174,7 @@ class StageSearch:
                 return answer_of(outcomes, search, self._write)
         raise TooLarge(
             "the ops of this graph are too entangled for an exact search on any mesh of this "
-            "topology; pins on some of them make it smaller",
+            "topology. Pin some of them, which makes the search smaller",
             pointer="/graph",
         )
 

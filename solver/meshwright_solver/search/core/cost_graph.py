@@ -11,7 +11,7 @@ A projection is an edge that costs nothing where head == select[tail] and is for
 the tail decides the head. A cost of FORBIDDEN rules a state or a pair out.
 
 Arrays are compared by identity, never by content: nodes and edges of repeated blocks that hold the
-very same array objects are solved once. Nobody may write to an array after it went into a graph.
+very same array objects are solved once. An array in a graph is read-only.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ FORBIDDEN = math.inf
 
 
 class CostGraphError(ValueError):
-    """A cost graph that cannot be: a shape, an index or a number in it is wrong."""
+    """An invalid cost graph: a shape, an index or a number in it is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class CostNode:
-    """A choice of `len(cost)` states: `cost` in ns, `memory` in bytes, None where none is taken."""
+    """A node of `len(cost)` states: `cost` in ns, `memory` in bytes, None for no memory."""
 
     name: str
     cost: FloatArray
@@ -46,7 +46,7 @@ class CostNode:
 
 @dataclass(frozen=True, slots=True)
 class CostEdge:
-    """What two choices cost together: `cost[tail state, head state]` in ns, `memory` in bytes."""
+    """The cost of each pair of states: `cost[tail state, head state]` in ns, `memory` in bytes."""
 
     tail: int
     head: int
@@ -71,7 +71,7 @@ class Projection:
 class CostGraph:
     """Nodes in topological order and the edges between them; parallel edges add up.
 
-    spans: (first node, nodes, period) of stretches known to repeat, None where nobody has looked.
+    spans: (first node, nodes, period) of repeated stretches; None where they are not known.
     lifetimes: (n, 2) half-open times in which a node's memory counts, never where both are equal;
     None: always.
     """
@@ -134,7 +134,7 @@ class CostGraph:
             return edge.select if isinstance(edge, Projection) else None
 
         groups = by_array(self.edges, self.kinds[1], select)
-        return tuple((found, tails[own], heads[own]) for found, own in groups)
+        return tuple((vector, tails[places], heads[places]) for vector, places in groups)
 
     def _sums(self, array: Callable[[CostNode | CostEdge], FloatArray | None]) -> CostSums:
         (of_nodes, of_edges), (tails, heads) = self.kinds, self.ends
@@ -145,7 +145,7 @@ class CostGraph:
         edges = by_array(self.edges, of_edges, of_edge)
         return CostSums(
             tuple(by_array(self.nodes, of_nodes, array)),
-            tuple((found, tails[own], heads[own]) for found, own in edges),
+            tuple((table, tails[places], heads[places]) for table, places in edges),
         )
 
     def __post_init__(self) -> None:
@@ -153,7 +153,7 @@ class CostGraph:
         if limit is not None and not limit >= 0:
             raise CostGraphError(f"memory_limit_bytes must be 0 or more, got {limit}")
         checked: dict[int, str | None] = {}
-        # what repeats is checked once: the same arrays, between nodes of as many states
+        # repeated parts are checked once: the same arrays, between nodes of as many states
         of_nodes, of_edges = self.kinds
         for node in _in_order(firsts(of_nodes)):
             _check_node(self.nodes[node], checked)
@@ -163,20 +163,21 @@ class CostGraph:
             _check_lifetimes(self.lifetimes, self.nodes)
 
     def _unlike_the_first(self, of_edges: IntArray) -> IntArray:
-        """Edges between nodes of other sizes than the first of their kind, or between none."""
+        """Edges whose ends have other sizes than those of the first of their kind, or are
+        invalid."""
         count = len(self.nodes)
         tails, heads = self.ends
         wrong = (tails < 0) | (tails >= count) | (heads < 0) | (heads >= count) | (tails == heads)
         sizes = np.append(self.extents, 0)
         first = firsts(of_edges)[of_edges]
         for ends in (tails, heads):
-            own = sizes[np.where(wrong, count, ends)]
-            wrong |= own != own[first]
+            end_sizes = sizes[np.where(wrong, count, ends)]
+            wrong |= end_sizes != end_sizes[first]
         return np.flatnonzero(wrong)
 
 
 class RepeatedEdges(Repeated[CostEdge | Projection]):
-    """Edges between these tails and heads, of which each holds the arrays of some part."""
+    """Edges between these tails and heads; each edge holds the arrays of its part."""
 
     def __init__(
         self,
@@ -198,15 +199,16 @@ class RepeatedEdges(Repeated[CostEdge | Projection]):
 
 @dataclass(frozen=True, slots=True)
 class ChoiceCost:
-    """What one choice costs; cost_ns is FORBIDDEN where it takes a forbidden state or pair."""
+    """The cost of one choice; cost_ns is FORBIDDEN if a state or pair of the choice is
+    forbidden."""
 
     cost_ns: float
     memory_bytes: float
 
 
 def _in_order(*places: IntArray) -> list[int]:
-    found = np.concatenate(places)
-    ordered: list[int] = np.unique(found[found >= 0]).tolist()
+    merged = np.concatenate(places)
+    ordered: list[int] = np.unique(merged[merged >= 0]).tolist()
     return ordered
 
 
@@ -225,7 +227,7 @@ def _ends(edges: Sequence[CostEdge | Projection]) -> tuple[IntArray, IntArray]:
 
 
 def evaluate_choice(graph: CostGraph, choice: IntArray | Sequence[int]) -> ChoiceCost:
-    """The one judge of choices. Sums are exactly rounded, in whatever order the parts come.
+    """The cost and memory of a choice. This is the only evaluator; its sums are exactly rounded.
 
     With lifetimes the memory is a running sum: exact for whole bytes below 2^53 in all.
     """
@@ -243,16 +245,16 @@ def evaluate_choice(graph: CostGraph, choice: IntArray | Sequence[int]) -> Choic
     if graph.timeline is None:
         return ChoiceCost(cost, math.fsum(graph.memory_sums.at(states)))
     taken = np.zeros(len(states))
-    for memory, own in graph.memory_sums.nodes:
-        taken[own] = memory[states[own]]
+    for memory, nodes in graph.memory_sums.nodes:
+        taken[nodes] = memory[states[nodes]]
     always = math.fsum(graph.memory_sums.at_edges(states).tolist())
     return ChoiceCost(cost, always + graph.timeline.peak(taken))
 
 
 def _check_lifetimes(lifetimes: IntArray, nodes: Sequence[CostNode]) -> None:
     if lifetimes.dtype != np.int64 or lifetimes.shape != (len(nodes), 2):
-        found = f"{lifetimes.dtype} {lifetimes.shape}"
-        raise CostGraphError(f"lifetimes need int64 of shape ({len(nodes)}, 2), got {found}")
+        actual = f"{lifetimes.dtype} {lifetimes.shape}"
+        raise CostGraphError(f"lifetimes need int64 of shape ({len(nodes)}, 2), got {actual}")
     wrong = np.flatnonzero(lifetimes[:, 0] > lifetimes[:, 1])
     if len(wrong):
         start, stop = lifetimes[wrong[0]].tolist()
@@ -303,7 +305,8 @@ def _check_select(edge: Projection, shape: tuple[int, int]) -> None:
 
 
 def _check_costs(costs: FloatArray, what: str, checked: dict[int, str | None]) -> None:
-    """Each array object once: repeated blocks share theirs."""
+    """Raise if the array is invalid. Each array object is checked once: repeated blocks share
+    it."""
     if id(costs) not in checked:
         checked[id(costs)] = _fault_in_costs(costs)
     if fault := checked[id(costs)]:

@@ -1,9 +1,9 @@
 """One-point crossover of two choices at every cut: nodes before it as in one, the rest as in the
 other.
 
-Under a price of memory all repeats of a block change their mind together. A cut between repeats
-lets some have changed it and others not, which is what a limit between the two wants. All cuts are
-priced at once: what a node or an edge adds changes only where the cut passes one of its ends.
+Under a price of memory all repeats of a block change together. A cut between repeats changes only
+some of them, which a limit between the two choices needs. All cuts are evaluated at once: the value
+of a node or an edge changes only where the cut passes one of its ends.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from meshwright_solver.search.core.cost_sums import CostSums
 def crossed(
     graph: CostGraph, before: IntArray, behind: IntArray, useful_ns: float
 ) -> IntArray | None:
-    """The cheapest cut within the limit, None where none costs less than is of use.
+    """The cheapest cut within the limit; None where none costs less than `useful_ns`.
 
-    Of graphs without lifetimes; neither choice may take what is forbidden.
+    The graph has no lifetimes, and neither choice is forbidden.
     """
     assert graph.lifetimes is None
     sums = _sums(graph.cost_sums, before, behind)
@@ -40,14 +40,14 @@ def crossed(
 def uncrossed(
     graph: CostGraph, before: IntArray, behind: IntArray, useful_ns: float
 ) -> IntArray | None:
-    """For searches in which all repeats are to choose alike."""
+    """No crossover: for searches in which all repeats choose alike."""
     del graph, before, behind, useful_ns
     return None
 
 
 class CutSums:
     """The sum of each of the `nodes + 1` cuts: cut k has the nodes 0 .. k-1 as in the choice before
-    it, the others as in the one behind it. Neither choice may take what is forbidden (inf)."""
+    it, the others as in the one behind it. Neither choice may be forbidden (inf)."""
 
     def __init__(self, nodes: int) -> None:
         self._nodes = nodes
@@ -97,8 +97,8 @@ def _sums(sums: CostSums, before: IntArray, behind: IntArray) -> CutSums:
     for table, nodes in sums.nodes:
         cuts.add_nodes(nodes, table[before[nodes]], table[behind[nodes]])
     if sums.edges:
-        tails = np.concatenate([own for _, own, _ in sums.edges])
-        heads = np.concatenate([own for _, _, own in sums.edges])
+        tails = np.concatenate([edge_tails for _, edge_tails, _ in sums.edges])
+        heads = np.concatenate([edge_heads for _, _, edge_heads in sums.edges])
         cuts.add_edges(
             tails,
             heads,

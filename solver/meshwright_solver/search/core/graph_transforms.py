@@ -1,6 +1,6 @@
-"""Cost graphs made of a cost graph: its memories as costs, or only what it forbids.
+"""Cost graphs derived from a cost graph: memories as costs, or only forbidden states and pairs.
 
-Arrays that were shared still are, so that repeated blocks stay repeated.
+Shared arrays stay shared, so that repeated blocks stay repeated.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from meshwright_solver.search.core.cost_graph import CostEdge, CostGraph, CostNo
 
 
 def memory_as_cost(graph: CostGraph) -> CostGraph:
-    """Costs are the memories, forbidden where the costs are; no memory, no limit."""
+    """The graph with memories as costs, forbidden where the costs are; without memory and limit."""
 
     def memory(part: CostNode | CostEdge) -> FloatArray:
         taken = 0.0 if part.memory is None else part.memory
@@ -34,7 +34,7 @@ def memory_as_cost(graph: CostGraph) -> CostGraph:
 
 
 def without_costs(graph: CostGraph) -> CostGraph:
-    """Every choice that is not forbidden costs nothing; memory and limit stay."""
+    """The graph in which every allowed choice costs nothing; memory and limit stay."""
 
     def free(part: CostNode | CostEdge) -> FloatArray:
         return np.where(np.isinf(part.cost), np.inf, 0.0)

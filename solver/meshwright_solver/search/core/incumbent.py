@@ -1,9 +1,9 @@
-"""The best choice so far and the bound below which there is none:
+"""The incumbent, which is the best choice so far, and the lower bound:
 
     lower_bound_ns <= least cost of any choice within the limit <= cost_ns
     gap = (cost_ns - lower_bound_ns) / |cost_ns|
 
-Sums of floats in another order differ in their last digits: bounds within ROUNDING of a cost count
+Sums of floats in another order differ in their last digits. Bounds within ROUNDING of a cost count
 as equal.
 """
 
@@ -21,7 +21,7 @@ ROUNDING = 1e-12  # chosen: 4,000 additions in doubles err by less
 
 @dataclass(frozen=True, slots=True)
 class SearchStep:
-    """A step forward: what the search does, its best cost (None before the first) and its bound."""
+    """A progress event: the stage, the best cost (None before the first) and the lower bound."""
 
     stage: str
     cost_ns: float | None
@@ -43,27 +43,27 @@ class Incumbent:
         self._report = report
 
     def offer(self, choice: IntArray, stage: str) -> ChoiceCost:
-        """Keep the choice if it is within the limit and cheaper; what it costs either way."""
-        found = evaluate_choice(self.graph, choice)
+        """Take the choice if it is within the limit and cheaper; return its cost in any case."""
+        cost = evaluate_choice(self.graph, choice)
         limit = self.limit_bytes
-        if (limit is None or found.memory_bytes <= limit) and found.cost_ns < self.cost_ns:
+        if (limit is None or cost.memory_bytes <= limit) and cost.cost_ns < self.cost_ns:
             self.choice = choice
-            self.cost_ns = found.cost_ns
-            self.memory_bytes = found.memory_bytes
+            self.cost_ns = cost.cost_ns
+            self.memory_bytes = cost.memory_bytes
             self._tell(stage)
-        return found
+        return cost
 
     def with_less(self, limit_bytes: float) -> Incumbent:
-        """One without a choice yet, for a lower limit. It tells of the bound that holds here, and
-        proves for itself."""
+        """An incumbent without a choice, for a lower limit. It reports the bound of this one and
+        proves its own."""
 
         def report(step: SearchStep) -> None:
             if self._report is not None:
                 self._report(replace(step, lower_bound_ns=self.lower_bound_ns))
 
-        found = Incumbent(self.graph, self.tolerance, report)
-        found.limit_bytes = limit_bytes
-        return found
+        incumbent = Incumbent(self.graph, self.tolerance, report)
+        incumbent.limit_bytes = limit_bytes
+        return incumbent
 
     def raise_bound(self, lower_bound_ns: float, stage: str) -> None:
         if lower_bound_ns > self.lower_bound_ns:
@@ -71,7 +71,7 @@ class Incumbent:
             self._tell(stage)
 
     def allowance_ns(self) -> float:
-        """Choices that save no more than this on the incumbent are not looked for."""
+        """The saving in ns below which the search ignores better choices."""
         return max(self.tolerance, ROUNDING) * abs(self.cost_ns)
 
     def is_closed(self) -> bool:

@@ -1,4 +1,4 @@
-"""Lifetimes that make no difference: where all memory is held at one time, it adds up as always."""
+"""Lifetimes without effect: where all memory is held at one time, it adds up as without them."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from meshwright_solver.search.core.cost_graph import CostGraph, CostGraphError
 
 
 class LifetimesMatter(CostGraphError):
-    """An engine that adds up all memory was given nodes that are live at different times."""
+    """The engine adds up all memory, and the nodes are live at different times."""
 
 
 def always_live(graph: CostGraph, engine: str) -> CostGraph:
-    """The graph without lifetimes, for an engine that has none. Raises LifetimesMatter
-    where they make a difference."""
-    found = without_lifetimes(graph)
-    if found is None:
+    """The graph without lifetimes, for an engine that does not support them. Raises
+    LifetimesMatter where they make a difference."""
+    equivalent = without_lifetimes(graph)
+    if equivalent is None:
         raise LifetimesMatter(
-            f"{engine} adds up the memory of all nodes, and here nodes are live at different "
+            f"{engine} adds up the memory of all nodes, but these nodes are live at different "
             "times. Use an engine that knows lifetimes, lagrangian or exact"
         )
-    return found
+    return equivalent
 
 
 def without_lifetimes(graph: CostGraph) -> CostGraph | None:
-    """The same costs and memories of every choice without lifetimes; None where they matter."""
+    """An equivalent graph without lifetimes; None where they make a difference."""
     if graph.lifetimes is None:
         return graph
     starts, ends = graph.lifetimes[:, 0], graph.lifetimes[:, 1]

@@ -1,8 +1,8 @@
 """The times at which memory can peak.
 
-What is live changes only where a lifetime starts or ends, and grows only at starts. So the times
-that matter are those of a start after which, before the next start, something ends: at any other
-time no more is live than at one of these. They are numbered 0, 1, .. as `moments`.
+Live memory changes only where a lifetime starts or ends, and grows only at starts. It can peak only
+at a start that is followed by an end before the next start. These times are numbered 0, 1, .. as
+`moments`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Timeline:
         lives = lifetimes[:, 0] < lifetimes[:, 1]
         starts = np.unique(lifetimes[lives, 0])
         ends = np.unique(lifetimes[lives, 1])
-        # an end at the very time of the next start counts: ends come first
+        # an end at the time of the next start counts: ends come first
         ends_until = np.searchsorted(ends, starts, side="right")
         ends_until_next = np.append(ends_until[1:], len(ends))
         times = starts[ends_until_next > ends_until]
@@ -37,7 +37,7 @@ class Timeline:
         return Timeline(len(times), first, last)
 
     def profile(self, taken: NDArray[np.float64]) -> NDArray[np.float64]:
-        """What is taken at every moment, by what each node takes while it lives."""
+        """The live memory at every moment, shape (moments,). taken: the memory of each node."""
         steps = np.bincount(self.first, taken, self.moments + 1)
         steps -= np.bincount(self.last, taken, self.moments + 1)
         profile: NDArray[np.float64] = np.cumsum(steps[: self.moments])

@@ -4,8 +4,8 @@
 
 L is concave and piecewise linear in price >= 0, and every choice is a line that lies nowhere below
 it. Two choices bracket its peak, one above the limit and one within it. The next price is where
-their lines meet; a choice that lies below both there takes the place of one of them, until there is
-none (LARAC). A solver of cost + price * memory under one price, exact or not, is all that it needs.
+their lines meet; a choice that lies below both there replaces one of them, until there is none
+(LARAC). It needs only a solver of cost + price * memory under one price, exact or not.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class PricedChoice(Generic[C]):
-    """A choice, in whatever form a search has it, and what it costs: a line over the price."""
+    """A choice, in the form that its search uses, and its cost: a line over the price."""
 
     choice: C
     cost: ChoiceCost
@@ -45,7 +45,7 @@ def meeting_price(over: PricedChoice[C], within: PricedChoice[C]) -> float:
 
 @dataclass(slots=True)
 class MemoryBracket(Generic[C]):
-    """The lowest choices above the limit and within it; either may be unknown yet."""
+    """The lowest choices above the limit and within it; None while they are unknown."""
 
     limit_bytes: float
     over: PricedChoice[C] | None = None
@@ -61,20 +61,21 @@ class MemoryBracket(Generic[C]):
     def meeting_price(self) -> float:
         return meeting_price(*self.pair)
 
-    def add(self, found: PricedChoice[C], price: float) -> None:
-        """A choice found at this price takes the place of one that is higher there."""
-        if found.cost.cost_ns == math.inf:
+    def add(self, choice: PricedChoice[C], price: float) -> None:
+        """Replace the known choice on the same side of the limit, unless that is lower at
+        `price`."""
+        if choice.cost.cost_ns == math.inf:
             return
-        is_over = found.cost.memory_bytes > self.limit_bytes
+        is_over = choice.cost.memory_bytes > self.limit_bytes
         known = self.over if is_over else self.within
-        if known is not None and found.at(price, self.limit_bytes) > known.at(
+        if known is not None and choice.at(price, self.limit_bytes) > known.at(
             price, self.limit_bytes
         ):
             return
         if is_over:
-            self.over = found
+            self.over = choice
         else:
-            self.within = found
+            self.within = choice
 
     def grow(
         self,
@@ -83,30 +84,30 @@ class MemoryBracket(Generic[C]):
         factor: float,
         most: int,
     ) -> None:
-        """Find the missing side: at prices that rise from `price`, which is the first, or fall.
+        """Search for the missing side at prices that rise or fall from `price`, which is the first.
 
-        Ends after `most` prices, or where `solve` gives up with None.
+        The search ends after `most` prices, or where `solve` returns None.
         """
         for _ in range(most):
             if self.over is not None and self.within is not None:
                 return
-            found = solve(price)
-            if found is None:
+            choice = solve(price)
+            if choice is None:
                 return
-            self.add(found, price)
+            self.add(choice, price)
             price = price * factor if self.within is None else price / factor
 
     def narrow(
         self, solve: Callable[[float], PricedChoice[C] | None], most: int
     ) -> Iterator[float]:
-        """Every price where the lines met and `solve` found a choice below, which is then added.
+        """Yield every price where the lines met and `solve` found a choice below, and add that.
 
-        Ends after `most` prices, or where `solve` says with None that there is no choice below.
+        It ends after `most` prices, or where `solve` returns None: there is no choice below.
         """
         for _ in range(most):
             price = self.meeting_price()
-            found = solve(price)
-            if found is None:
+            choice = solve(price)
+            if choice is None:
                 return
-            self.add(found, price)
+            self.add(choice, price)
             yield price

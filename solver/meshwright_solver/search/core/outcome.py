@@ -1,7 +1,7 @@
-"""What a search over a cost graph may use up, and what it answers.
+"""The budget and the outcome of a search over a cost graph.
 
-Every search has one signature: a cost graph, a budget, whom to tell of progress, and a choice to
-start from where one is known.
+Every search has one signature: a cost graph, a budget, a progress callback, and a start choice
+where one is known.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ class TableTooLarge(CostGraphError):
 
     def __init__(self, what: str, entries: int, max_entries: int) -> None:
         super().__init__(
-            f"{what} needs {entries:,} table entries, the budget allows {max_entries:,}: fewer "
-            "states a node, shared arrays in repeated blocks or a larger budget would do"
+            f"{what} needs {entries:,} table entries, the budget allows {max_entries:,}. Use fewer "
+            "states per node, shared arrays in repeated blocks or a larger budget"
         )
         self.entries = entries
         self.max_entries = max_entries
@@ -35,12 +35,12 @@ class TableTooLarge(CostGraphError):
 
 @dataclass(frozen=True, slots=True)
 class SearchBudget:
-    """When to stop: after `seconds` (None: never), or within `tolerance` of the optimum, relative,
-    or as soon as `stop` says so.
+    """The limits of a search. It ends after `seconds` (None: no limit), within the relative
+    `tolerance` of the optimum, or once `stop` returns True.
 
-    No table has more than `max_table_entries`, all that are held at once `max_held_entries`, 8
-    bytes each. The last stage looks at no more than `max_labels` partial choices. A bound that
-    reaches `cutoff_ns` ends the search: what costs more is of no use.
+    No table has more than `max_table_entries` entries, and all tables held at once have at most
+    `max_held_entries`, 8 bytes each. The last stage expands at most `max_labels` partial choices.
+    The search also ends once its bound reaches `cutoff_ns`.
     """
 
     seconds: float | None = None
@@ -55,7 +55,7 @@ class SearchBudget:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What was found and what was proved.
+    """The result of a search, and its proof.
 
     optimal     the cost is within the tolerance of lower_bound_ns
     feasible    a choice within the limit, the gap still open
@@ -82,7 +82,7 @@ def outcome_of(
     minimum_memory_bytes: float | None,
     notes: tuple[str, ...],
 ) -> Outcome:
-    """What an incumbent amounts to at the end; infeasible: proved to be so."""
+    """The outcome of a search that has ended. infeasible: proved to be so."""
     status: Status = "unknown"
     if infeasible:
         status = "infeasible"
@@ -100,7 +100,7 @@ def outcome_of(
 
 
 class ChoiceSearch(Protocol):
-    """A search over cost graphs. start: a choice it begins from, within the limit or not."""
+    """A search over cost graphs. start: the first choice, within the limit or not."""
 
     def __call__(
         self,

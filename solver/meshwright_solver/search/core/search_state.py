@@ -1,6 +1,6 @@
-"""What every search over a cost graph holds: its budget and clock, the best choice, what is proved.
+"""The state that all searches over a cost graph share: budget, deadline, incumbent and proofs.
 
-Facts are collected stage by stage, so that a cut leaves an honest outcome.
+Each stage adds its facts, so that a search that runs out of time still has a valid outcome.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class SearchState:
         self.notes: list[str] = []
 
     def so_far(self) -> Outcome:
-        """What is found and proved."""
+        """The outcome so far."""
         return outcome_of(
             self.incumbent, self.infeasible, self.minimum_memory_bytes, tuple(self.notes)
         )
@@ -46,11 +46,11 @@ class SearchState:
         self.incumbent.raise_bound(math.inf, "infeasible")
 
     def reaches_cutoff(self) -> bool:
-        """Whether no choice costs less than what is of use."""
+        """Whether the bound proves that no choice costs less than `cutoff_ns`."""
         return self.incumbent.lower_bound_ns >= self.budget.cutoff_ns
 
     def is_beaten(self) -> bool:
-        """The same, and then it is said."""
+        """Whether the cutoff is reached; if so, a note says it."""
         if self.reaches_cutoff():
             self.notes.append("nothing here costs less than cutoff_ns")
             return True

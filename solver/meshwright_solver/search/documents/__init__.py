@@ -1,1 +1,1 @@
-"""Cost graphs of files: as a CostGraph, solved by an engine, scored by a judge of their own."""
+"""Cost graphs of files: the conversion to a CostGraph, the engines, and a separate evaluator."""

@@ -1,12 +1,13 @@
 """The registry of engines for cost graphs of files, and the portfolio of `auto`.
 
-The registry is not that of planning requests (`stage/engines/registry.py`): a file has no meshes
-and no ops, its engines have public names of their own, and this room lies below `stage`.
+It is separate from the registry of planning requests (`stage/engines/registry.py`): a file has no
+meshes and no ops, its engines have other public names, and this room lies below `stage`.
 
-`auto` begins with elimination where lifetimes make no difference, the nodes are not too many and
-the tables fit, and with lagrangian elsewhere. On a small graph that gets a tenth of the time, exact
-half of the rest, and lagrangian what is left; each begins with the best choice. exact proves the
-optimum of contest instance G in 7 s, whose gap lagrangian leaves open.
+`auto` begins with elimination where lifetimes have no effect, the nodes are not too many and the
+tables fit; elsewhere it begins with lagrangian. On a small graph the first engine gets a tenth of
+the time, exact gets half of the rest, and lagrangian the remainder. Each engine begins with the
+best choice so far. exact proves the optimum of contest instance G in 7 s, where lagrangian leaves
+a gap.
 
 Where all costs are whole numbers, so is the least cost: bounds are rounded up.
 """
@@ -45,9 +46,9 @@ EngineReport = Callable[[Engine, SearchStep], None]
 _SMALL_ENTRIES = 500_000  # chosen: entries of all edges, up to which exact closes gaps
 _MOST_ELIMINATED = 10_000  # measured: nodes whose elimination order takes 4 s; 35,000 take 14 s
 _FIRST_SHARE = 0.1  # chosen: of the time, before exact; its proofs need a good choice, not the best
-_EXACT_SHARE = 0.5  # chosen: of the time that is left then
+_EXACT_SHARE = 0.5  # chosen: of the remaining time
 _SAMPLE_GAP = 0.1  # chosen: reached after one round of everything
-_SLACK, _RELATIVE_SLACK = 1e-6, 1e-11  # chosen: more than a bound errs by, before it is rounded up
+_SLACK, _RELATIVE_SLACK = 1e-6, 1e-11  # chosen: above the error of a bound that is rounded up
 _ROUNDING = 1e-12  # chosen: bounds this close to a cost prove it, as in core/incumbent.py
 
 
@@ -69,8 +70,8 @@ class SeededSearch(Protocol):
 class GraphEngine:
     """An engine as `meshwright solve` names it.
 
-    proves: where its budget suffices. needs: the condition on the graph, in words. compile: runs
-    all compiled functions once; None where they take no time worth a call before the clock runs.
+    proves: within a sufficient budget. needs: the condition on the graph, in words. compile: runs
+    all compiled functions once; None where compilation is too short to matter.
     """
 
     name: Engine
@@ -96,7 +97,7 @@ def _unseeded(search: ChoiceSearch) -> SeededSearch:
 
 
 def _compile_lagrangian() -> Outcome:
-    """15 s in the first process on a machine, which keeps the code for the others; 1 s there."""
+    """Compilation takes 15 s in the first process on a machine, 1 s from the cache in others."""
     return lagrangian_search(_sample_graph(), SearchBudget(tolerance=_SAMPLE_GAP))
 
 
@@ -157,7 +158,7 @@ def _first_of_auto(graph: CostGraph) -> Engine:
 
 
 class _Portfolio:
-    """Engines one after the other: each begins with the best choice, and the best bound counts."""
+    """Engines run in sequence: each begins with the best choice, and the best bound counts."""
 
     def __init__(
         self, graph: CostGraph, budget: SearchBudget, report: EngineReport, seed: int
@@ -172,9 +173,11 @@ class _Portfolio:
         self._engines: tuple[Engine, ...] = ()
 
     def run(self, engine: Engine, share: float = 1.0) -> None:
-        """share: of the time that is left."""
-        left = self._deadline.left_s()
-        budget = replace(self._budget, seconds=None if left is None else round(share * left, 2))
+        """share: of the remaining time."""
+        remaining_s = self._deadline.left_s()
+        budget = replace(
+            self._budget, seconds=None if remaining_s is None else round(share * remaining_s, 2)
+        )
         search = GRAPH_ENGINES[engine].search
         start = None if self._best is None else self._best.choice
         outcome = search(self._graph, budget, self._reporter(engine), start, seed=self._seed)
@@ -184,7 +187,7 @@ class _Portfolio:
         self._engines = (*self._engines, engine)
 
     def is_open(self) -> bool:
-        """Whether something is left to prove, and time to prove it in."""
+        """Whether the outcome lacks a proof and time remains."""
         assert self._best is not None
         return self._best.status in ("feasible", "unknown") and not self._deadline.is_over()
 
@@ -203,8 +206,7 @@ class _Portfolio:
 
 
 def _combined(first: Outcome, second: Outcome) -> Outcome:
-    """Of two outcomes of one graph the second, which began with the first's choice, with the better
-    bound."""
+    """The second outcome, whose search began with the first's choice, with the better bound."""
     bound = max(first.lower_bound_ns, second.lower_bound_ns)
     status: Status = second.status
     if status == "feasible" and second.cost_ns - bound <= _ROUNDING * abs(second.cost_ns):
@@ -242,8 +244,8 @@ def _entries(graph: CostGraph) -> int:
 
 
 def _sample_graph() -> CostGraph:
-    """A grid whose search runs all compiled functions of the Lagrangian engine, and a node beside
-    it that another decides."""
+    """A grid whose search runs all compiled functions of the Lagrangian engine, and one node that
+    another node decides."""
     random = np.random.default_rng(0)
     width = 6
 

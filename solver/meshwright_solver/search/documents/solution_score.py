@@ -1,4 +1,4 @@
-"""The judge of solutions: cost and memory of a choice, computed from the file alone.
+"""The evaluator of solutions: cost and memory of a choice, computed from the file alone.
 
 It shares no code with the engines, CostGraph included. Sums are exact: costs by math.fsum, usage
 over time in whole numbers, or in fractions where a usage is not whole.
@@ -15,7 +15,7 @@ from fractions import Fraction
 from meshwright.schema import InvalidInput
 from meshwright.schema.cost_graph import FORBIDDEN_FROM, CostGraphProblem
 
-_ROUNDING = 1e-12  # chosen: of the limit; what running sums of doubles err by, in whatever order
+_ROUNDING = 1e-12  # chosen: of the limit; the error of running sums of doubles, in any order
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class SolutionScore:
 
 
 def score_solution(problem: CostGraphProblem, choice: Sequence[int]) -> SolutionScore:
-    """Raises InvalidInput where the choice has a strategy too many or too few, or an unknown one.
+    """The score of a choice. Raises InvalidInput for a missing, surplus or unknown strategy.
 
     Linear in nodes and edges, but for the sorting of times: 0.2 s for 35,000 nodes.
     """

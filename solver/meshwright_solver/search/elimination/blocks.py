@@ -1,9 +1,9 @@
-"""Blocks: what is eliminated once and stands for every repeat of it.
+"""Blocks: subgraphs that are eliminated once for all their repeats.
 
-The interior of one block of a run is eliminated on its own; what is left of it are factors over the
-nodes outside: boundaries of the block, and nodes that all blocks read. Every other repeat has the
-very same factors over its own outside nodes. So a run takes the work of one block, and a factor or
-two for each repeat.
+The interior of one block of a run is eliminated separately. Its residual is a set of factors over
+the outside nodes: boundaries of the block, and nodes that all blocks read. Every other repeat has
+the very same factors over its own outside nodes. A run takes the work of one block, plus a factor
+or two for each repeat.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class BlockCopy:
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """The elimination of one interior, the model's, and where its repeats are.
+    """The elimination of one interior, the model's, and the places of its repeats.
 
-    outside: the nodes that the steps read and do not eliminate. residual, constants: the factors
-    over these that are left.
+    outside: the nodes that the steps read and do not eliminate. residual, constants: the remaining
+    factors over these.
     """
 
     steps: tuple[EliminationStep, ...]
@@ -57,7 +57,7 @@ class Block:
         return np.array(self.interior, dtype=np.int64) + shifts[:, None]
 
     def add_to(self, eliminator: Eliminator) -> None:
-        """The residual factors of all repeats."""
+        """Add the residual factors of all repeats."""
         for repeat in self.repeats:
             place = dict(zip(self.outside, repeat.outside, strict=True))
             for factor in self.residual:
@@ -84,7 +84,7 @@ def find_blocks(
             continue
         block = _block(graph, extents, registry, edges, order)
         interior = np.array(block.interior)
-        # two runs may read each other: a node goes with one of them
+        # two runs may read each other: a node belongs to one of them
         block = replace(
             block,
             repeats=tuple(
@@ -104,7 +104,7 @@ def find_blocks(
 class _Edges:
     """The edges of a run's repeats, by array operations over all of them.
 
-    An edge goes with every repeat in whose interior it has an end.
+    An edge belongs to every repeat whose interior holds one of its ends.
     """
 
     def __init__(self, graph: CostGraph, run: RepeatedBlock) -> None:
@@ -123,19 +123,20 @@ class _Edges:
         self._edge, self._repeat = both[order], with_[order]
 
     def touching_model(self) -> list[AnyEdge]:
-        """Those of the model."""
+        """The edges that touch the model's interior."""
         return [self.graph.edges[k] for k in self._edge[self._repeat == self.model]]
 
     def touching(self, gone: Sequence[int]) -> tuple[IntArray, IntArray]:
-        """Of these nodes of the model's interior, moved to each repeat: edges and their repeats."""
+        """Edges that touch these nodes of the model's interior, in any repeat; and their
+        repeats."""
         is_gone = np.zeros(len(self.graph.nodes) + 1, dtype=np.bool_)
         is_gone[list(gone)] = True
-        kept = np.zeros(len(self._edge), dtype=np.bool_)
+        is_touching = np.zeros(len(self._edge), dtype=np.bool_)
         for ends in self.graph.ends:
             moved = ends[self._edge] - self.shifts[self._repeat]
             outside = (moved < 0) | (moved >= len(self.graph.nodes))
-            kept |= is_gone[np.where(outside, -1, moved)]
-        return self._edge[kept], self._repeat[kept]
+            is_touching |= is_gone[np.where(outside, -1, moved)]
+        return self._edge[is_touching], self._repeat[is_touching]
 
 
 def _order(
@@ -145,7 +146,7 @@ def _order(
     edges: Sequence[AnyEdge],
     max_entries: int,
 ) -> list[int]:
-    """The nodes of the model's interior that can go, in order."""
+    """The nodes of the model's interior that elimination can remove, in order."""
     interior = run.interior(run.repeats // 2)
     trial = Eliminator(extents, TableRegistry())
     for node in interior:
@@ -167,23 +168,23 @@ def _block(
     order: Sequence[int],
 ) -> Block:
     touching, repeat_of = edges.touching(order)
-    own = touching[repeat_of == edges.model]
+    model_edges = touching[repeat_of == edges.model]
     eliminator = Eliminator(extents, registry)
     for node in order:
         eliminator.add_node(node, graph.nodes[node])
-    for k in own.tolist():
+    for k in model_edges.tolist():
         eliminator.add_edge(graph.edges[k])
     for node in order:
         eliminator.eliminate(node)
     tails, heads = graph.ends
     gone = np.array(order, dtype=np.int64)
-    outside = np.setdiff1d(np.concatenate([tails[own], heads[own]]), gone)
+    outside = np.setdiff1d(np.concatenate([tails[model_edges], heads[model_edges]]), gone)
     # only a repeat of as many edges can be the model, moved
     counts = np.bincount(repeat_of, minlength=len(edges.shifts))
-    alike = np.flatnonzero(counts == len(own))
-    theirs = touching[np.isin(repeat_of, alike)].reshape(len(alike), len(own))
+    alike = np.flatnonzero(counts == len(model_edges))
+    repeat_edges = touching[np.isin(repeat_of, alike)].reshape(len(alike), len(model_edges))
     shifts = edges.shifts[alike]
-    places, is_moved = _moved(graph, own, theirs, gone, shifts)
+    places, is_moved = _moved(graph, model_edges, repeat_edges, gone, shifts)
     return Block(
         tuple(eliminator.steps),
         tuple(outside.tolist()),
@@ -200,22 +201,24 @@ def _block(
 
 def _moved(
     graph: CostGraph,
-    own: IntArray,
-    theirs: IntArray,
+    model_edges: IntArray,
+    repeat_edges: IntArray,
     gone: IntArray,
     shifts: IntArray,
 ) -> tuple[IntArray, NDArray[np.bool_]]:
-    """(repeats, outside): where the model's outside nodes are; and which repeats are the model,
-    moved: the same arrays, and every end of an edge at one place."""
+    """The places of the model's outside nodes, shape (repeats, outside); and which repeats are
+    the moved model: the same arrays, and every end of an edge at one place."""
     of_nodes, of_edges = graph.kinds
     is_moved = (of_nodes[gone + shifts[:, None]] == of_nodes[gone]).all(axis=1)
-    is_moved &= (of_edges[theirs] == of_edges[own]).all(axis=1)
+    is_moved &= (of_edges[repeat_edges] == of_edges[model_edges]).all(axis=1)
     tails, heads = graph.ends
-    ends = np.concatenate([tails[own], heads[own], gone])
-    found = np.concatenate([tails[theirs], heads[theirs], gone + shifts[:, None]], axis=1)
+    ends = np.concatenate([tails[model_edges], heads[model_edges], gone])
+    moved_ends = np.concatenate(
+        [tails[repeat_edges], heads[repeat_edges], gone + shifts[:, None]], axis=1
+    )
     nodes, first, which = np.unique(ends, return_index=True, return_inverse=True)
-    place = found[:, first]
-    is_moved &= (place[:, which] == found).all(axis=1)
+    place = moved_ends[:, first]
+    is_moved &= (place[:, which] == moved_ends).all(axis=1)
     is_gone = np.isin(nodes, gone)
     is_moved &= (place[:, is_gone] == nodes[is_gone] + shifts[:, None]).all(axis=1)
     in_order = np.sort(place, axis=1)

@@ -1,8 +1,8 @@
-"""How labels branch at one stop of the walk.
+"""The branching of labels at one stop of the walk.
 
-At a step every label goes on with every state of the node; at an interior with every choice of a
-block that is of use there. Those are listed once for all repeats that meet the same states around
-them, by a walk through the block on its own.
+At a step a label continues with every state of the node. At an interior it continues with every
+useful choice of the block. A walk through the block alone lists these choices once for all repeats
+with equal states around them.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from meshwright_solver.search.elimination.partial_choices import (
     undominated,
 )
 
-_INSIDE_WIDTHS = (16, 1024)  # chosen: least and most choices of a block that are gone on with
+_INSIDE_WIDTHS = (16, 1024)  # chosen: least and most choices of a block that are listed
 _REMEMBERED_NUMBERS = 40_000_000  # chosen: 320 MB of regrets
 
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """Choices of an interior: what each adds under every weight, and its row among all rows.
+    """Choices of an interior: the regret of each under every weight, and its row among all rows.
 
-    lost: the least that a choice which is not listed adds, by weight; inf where all are.
+    lost: the least regret of a choice that is not listed, by weight; inf where all are listed.
     """
 
     regrets: FloatArray
@@ -79,7 +79,7 @@ class Branching:
         return walk([*insides, *self._program.steps], self._extents)
 
     def states_of(self, stop: Stop, state: int) -> list[tuple[int, int]]:
-        """(node, its state) of what a label took at a stop."""
+        """(node, state) of every node that a label decided at a stop."""
         if isinstance(stop.what, EliminationStep):
             return [(stop.what.node, state)]
         block = stop.what.block
@@ -96,9 +96,9 @@ class Branching:
             parent, state, values, lost = self._inside(labels, stop, stop.what, ceilings)
         else:
             parent, state, values = self._at_step(labels, stop, stop.what, ceilings)
-        made = _moved(labels, stop, parent, state, values)
-        self.labels_made += len(made)
-        return made, lost
+        next_labels = _moved(labels, stop, parent, state, values)
+        self.labels_made += len(next_labels)
+        return next_labels, lost
 
     def _at_step(
         self, labels: LabelLevel, stop: Stop, step: EliminationStep, ceilings: FloatArray
@@ -117,15 +117,15 @@ class Branching:
         self, labels: LabelLevel, stop: Stop, inside: Inside, ceilings: FloatArray
     ) -> tuple[IntArray, IntArray, FloatArray, FloatArray | None]:
         kind, arounds = _kinds_around(labels, stop)
-        found = [self._choices_of(inside.block, around, ceilings) for around in arounds]
-        most = max(len(choices.rows) for choices in found)
-        regrets = np.full((len(found), len(self._solutions), most), np.inf)
-        rows = np.zeros((len(found), most), dtype=np.int64)
-        for k, choices in enumerate(found):
+        choices_by_kind = [self._choices_of(inside.block, around, ceilings) for around in arounds]
+        most = max(len(choices.rows) for choices in choices_by_kind)
+        regrets = np.full((len(choices_by_kind), len(self._solutions), most), np.inf)
+        rows = np.zeros((len(choices_by_kind), most), dtype=np.int64)
+        for k, choices in enumerate(choices_by_kind):
             regrets[k, :, : len(choices.rows)] = choices.regrets
             rows[k, : len(choices.rows)] = choices.rows
         parent, place, values = branches(labels.values, regrets, kind, ceilings)
-        lost = np.stack([choices.lost for choices in found])
+        lost = np.stack([choices.lost for choices in choices_by_kind])
         left_out = labels.values + lost[kind].T if np.isfinite(lost).any() else None
         return parent, rows[kind[parent], place], values, left_out
 
@@ -133,16 +133,16 @@ class Branching:
         least, most = _INSIDE_WIDTHS
         width = min(max(self.width, least), most)
         key = (id(block), around)
-        known_width, found = self._choices.get(key, (0, None))
-        if found is None or (known_width < width and np.isfinite(found.lost).any()):
-            found = self._listed(block, around, ceilings, width)
-            self._choices[key] = (width, found)
-        return found
+        known_width, choices = self._choices.get(key, (0, None))
+        if choices is None or (known_width < width and np.isfinite(choices.lost).any()):
+            choices = self._list_choices(block, around, ceilings, width)
+            self._choices[key] = (width, choices)
+        return choices
 
-    def _listed(
+    def _list_choices(
         self, block: Block, around: tuple[int, ...], ceilings: FloatArray, width: int
     ) -> Choices:
-        """All choices that some label can have: ceilings only fall, and values start at root."""
+        """All choices that a label can have: ceilings only fall, and values start at root."""
         if id(block) not in self._stops:
             self._stops[id(block)] = walk(block.steps, self._extents, block.outside)
         stops = self._stops[id(block)]
@@ -152,11 +152,11 @@ class Branching:
         lost = np.full(len(self._root), np.inf)
         for stop in stops:
             labels, _ = self.extended(labels, stop, ceilings)
-            kept = self._kept(labels.values, width)
-            if not kept.all():
-                dropped = labels.values[:, ~kept] - self._root[:, None]
+            is_retained = self._retained(labels.values, width)
+            if not is_retained.all():
+                dropped = labels.values[:, ~is_retained] - self._root[:, None]
                 lost = np.minimum(lost, dropped.min(axis=1))
-                labels = labels.taken(np.flatnonzero(kept))
+                labels = labels.subset(np.flatnonzero(is_retained))
         place = {node: k for k, node in enumerate(block.interior)}
         first = len(self._rows)
         for label in range(len(labels)):
@@ -172,37 +172,37 @@ class Branching:
             lost,
         )
 
-    def _kept(self, values: FloatArray, width: int) -> NDArray[np.bool_]:
-        """The best bounds, and as many spread from the least memory to the most.
+    def _retained(self, values: FloatArray, width: int) -> NDArray[np.bool_]:
+        """A mask of the best bounds, and of as many labels spread from least memory to most.
 
-        Near the limit a choice of little memory is wanted, whatever its bound.
+        Near the limit a choice of little memory is needed, whatever its bound.
         """
         count = values.shape[1]
-        kept = np.ones(count, dtype=np.bool_)
+        is_retained = np.ones(count, dtype=np.bool_)
         if count > 2 * width:
-            kept[:] = False
-            kept[np.argsort(self._bounds(values), kind="stable")[:width]] = True
+            is_retained[:] = False
+            is_retained[np.argsort(self._bounds(values), kind="stable")[:width]] = True
             spread = np.linspace(0, count - 1, width).astype(np.int64)
-            kept[np.argsort(values[1], kind="stable")[spread]] = True
-        return kept
+            is_retained[np.argsort(values[1], kind="stable")[spread]] = True
+        return is_retained
 
     def _regrets(self, step: EliminationStep, around: tuple[int, ...]) -> FloatArray:
-        """Shape (J, states); remembered, since steps that share a table ask the same."""
+        """Shape (J, states); cached, since steps that share a table need the same regrets."""
         assert step.result is not None
         key = (step.result, around)
-        found = self._known_regrets.get(key)
-        if found is None:
-            found = np.stack([s.regrets(step, around) for s in self._solutions])
+        regrets = self._known_regrets.get(key)
+        if regrets is None:
+            regrets = np.stack([s.regrets(step, around) for s in self._solutions])
             if self._remembered_numbers > _REMEMBERED_NUMBERS:
                 self._known_regrets.clear()
                 self._remembered_numbers = 0
-            self._known_regrets[key] = found
-            self._remembered_numbers += found.size
-        return found
+            self._known_regrets[key] = regrets
+            self._remembered_numbers += regrets.size
+        return regrets
 
 
 def _kinds_around(labels: LabelLevel, stop: Stop) -> tuple[IntArray, list[tuple[int, ...]]]:
-    """A number for every label, equal where the states around the stop are, and these states."""
+    """The kind of every label, equal where the states around the stop are; and these states."""
     around = labels.live[:, stop.neighbour_columns]
     if len(labels) == 1:
         return np.zeros(1, dtype=np.int64), [tuple(around[0].tolist())]
@@ -218,10 +218,10 @@ def _moved(
     if isinstance(stop.what, EliminationStep):
         live = np.concatenate([live, state[:, None]], axis=1)
     if stop.drops:
-        live = live[:, stop.kept]
+        live = live[:, stop.live_columns]
     moved = LabelLevel(labels.level + 1, values, live, labels, parent, state)
-    # at an interior labels meet too: they have its choices behind them
+    # labels can also meet after an interior: no later stop reads its choices
     if len(moved) < 2 or not (stop.drops or isinstance(stop.what, Inside)):
         return moved
-    which = undominated(kinds(live, stop.kept_extents), values[0], values[1])
-    return moved if len(which) == len(moved) else moved.taken(which)
+    which = undominated(kinds(live, stop.live_extents), values[0], values[1])
+    return moved if len(which) == len(moved) else moved.subset(which)

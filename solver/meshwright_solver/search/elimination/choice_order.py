@@ -1,8 +1,8 @@
 """The order in which labels take the nodes: every node after those its state depends on, depth
 first.
 
-Depth first, small branches before large ones, keeps few nodes live: along a chain of blocks only a
-boundary. A block's interior is taken as one stop, once all that it reads is taken.
+Depth first, with small branches before large ones, keeps few nodes live: along a chain of blocks
+only a boundary. A block's interior is one stop, after all nodes that it reads.
 """
 
 from __future__ import annotations
@@ -30,41 +30,45 @@ class Inside:
 class Stop:
     """A step or interior of the walk, by columns of live nodes: those before it, then the node.
 
-    `kept` are the columns still live after it; it `drops` the others, so that labels may meet.
+    `live_columns` are still live after it; it `drops` the others, so that labels may meet.
     """
 
     what: EliminationStep | Inside
     neighbour_columns: list[int]
     neighbour_extents: tuple[int, ...]
-    kept: list[int]
-    kept_extents: tuple[int, ...]
+    live_columns: list[int]
+    live_extents: tuple[int, ...]
     drops: bool
 
 
 def walk(
-    steps: Sequence[EliminationStep | Inside], extents: Sequence[int], given: Sequence[int] = ()
+    steps: Sequence[EliminationStep | Inside],
+    extents: Sequence[int],
+    live_at_start: Sequence[int] = (),
 ) -> list[Stop]:
-    """All stops; `given` are the nodes that are live from the start."""
+    """All stops. `live_at_start`: the nodes whose states are known."""
     order = _depth_first(steps)
     last_read: dict[int, int] = {}
     for level, step in enumerate(order):
         for other in step.neighbours:
             last_read[other] = level
     stops = []
-    live = list(given)
+    live = list(live_at_start)
     for level, step in enumerate(order):
         column = {node: place for place, node in enumerate(live)}
         grown = [*live, step.node] if isinstance(step, EliminationStep) else live
-        kept = [place for place, node in enumerate(grown) if last_read.get(node, -1) > level]
-        live = [grown[place] for place in kept]
+        live_columns = [
+            place for place, node in enumerate(grown) if last_read.get(node, -1) > level
+        ]
+        live = [grown[place] for place in live_columns]
         stops.append(
             Stop(
                 step,
                 [column[other] for other in step.neighbours],
                 tuple([extents[other] for other in step.neighbours]),
-                kept,
+                live_columns,
                 tuple([extents[other] for other in live]),
-                len(kept) < len(grown),
+                len(live_columns) < len(grown),
             )
         )
     return stops

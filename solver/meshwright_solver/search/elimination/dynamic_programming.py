@@ -39,7 +39,7 @@ def dynamic_programming(
     report: Report | None = None,
     start: IntArray | None = None,
 ) -> Outcome:
-    """Deterministic where time does not cut it. Raises TableTooLarge, before any table is made.
+    """Deterministic unless time runs out. Raises TableTooLarge before it allocates any table.
 
     Raises LifetimesMatter where lifetimes make a difference.
     """
@@ -48,8 +48,7 @@ def dynamic_programming(
 
 
 class DynamicProgramming(SearchState):
-    """The search in two steps: where the first shows that the rest is not worth it, leave that
-    out."""
+    """The search in two steps; a caller can omit the second if the first shows no use for it."""
 
     def __init__(
         self,
@@ -70,11 +69,11 @@ class DynamicProgramming(SearchState):
 
     @property
     def floor_ns(self) -> float:
-        """The least cost without the limit, or what is known of it."""
+        """The least cost without the limit, or a lower bound of it."""
         return self.incumbent.lower_bound_ns
 
     def outcome(self, budget: SearchBudget) -> Outcome:
-        """What is found and proved in all; budget: of the second step."""
+        """The outcome of both steps. budget: of the second step."""
         if self._cheapest is not None and self._program is not None:
             self.budget = budget
             self.deadline = Deadline.after(budget.seconds, budget.stop)
@@ -106,7 +105,7 @@ class DynamicProgramming(SearchState):
         self._over = PricedChoice(choice, over)
 
     def _close(self, program: EliminationProgram, cheapest: Solution) -> None:
-        """Keep the limit, which the cheapest choice does not."""
+        """Search within the limit, which the cheapest choice exceeds."""
         incumbent, deadline = self.incumbent, self.deadline
         assert self._over is not None
         if incumbent.is_closed() or self.is_beaten():
@@ -145,7 +144,7 @@ class DynamicProgramming(SearchState):
 
 
 def _sum_of_least(graph: CostGraph) -> float:
-    """A bound without any search. Repeated blocks share their arrays: each is read once."""
+    """A lower bound without a search. Repeated blocks share their arrays; each is read once."""
     sums = graph.cost_sums
     least = [float(table.min()) * len(nodes) for table, nodes in sums.nodes]
     least += [float(table.min()) * len(tails) for table, tails, _ in sums.edges]

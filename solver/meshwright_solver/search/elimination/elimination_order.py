@@ -1,7 +1,7 @@
 """The order of elimination: smallest resulting table first, repeated blocks once.
 
-What is in no block, boundaries among them, goes greedily: a chain of boundaries shrinks from its
-ends, a vector and one matrix at a time.
+Nodes outside all blocks, boundaries included, are eliminated greedily: a chain of boundaries
+shrinks from its ends, a vector and one matrix at a time.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from meshwright_solver.search.elimination.tables import GraphArray, Select, Tabl
 _BLOCK_ENTRIES = (
     4_000_000  # chosen: a block that needs more may be cheaper from the ends of its run
 )
-# chosen: nodes of graphs in which repeats are looked for before their tables are counted; 1 s
-_LOOKED_THROUGH = 50_000
+# chosen: smaller graphs are scanned for repeats before their tables are counted; 1 s
+_MAX_SCANNED_NODES = 50_000
 # chosen: tables are as large as two nodes together, most nodes share theirs; of a random
 # series-parallel graph a third do not   # measured: 10,000 ops
 _SHARE_OF_SQUARES = 1 / 12
@@ -48,7 +48,7 @@ class EliminationProgram:
     constants: tuple[int, ...]
 
     def entries(self) -> int:
-        """Numbers that one solution holds; leaves without memory are the graph's own arrays."""
+        """Entries that one solution holds; leaves without memory are the graph's own arrays."""
         registry = self.registry
         return sum(
             math.prod(shape)
@@ -60,8 +60,8 @@ class EliminationProgram:
 
 
 def _halving(eliminator: Eliminator, block: Block, max_entries: int) -> Iterator[int]:
-    """Eliminate boundaries between repeats, every second one in each round: all of a round leave
-    the same table, so that a chain takes the logarithm of its length."""
+    """Eliminate boundaries between repeats, every second one in each round. All eliminations of a
+    round leave the same table: a chain takes the logarithm of its length."""
     outsides = [set(repeat.outside) for repeat in block.repeats]
     chain = [
         node
@@ -79,7 +79,7 @@ def _halving(eliminator: Eliminator, block: Block, max_entries: int) -> Iterator
 
 
 def nodes_apart(graph: CostGraph) -> NDArray[np.bool_]:
-    """Which nodes are not known to repeat others before them."""
+    """A mask of the nodes that are not known to repeat earlier nodes."""
     apart = np.ones(len(graph.nodes), dtype=np.bool_)
     for first, count, period in graph.spans or ():
         apart[first + period : first + count] = False
@@ -87,8 +87,8 @@ def nodes_apart(graph: CostGraph) -> NDArray[np.bool_]:
 
 
 def _check_hopeless(graph: CostGraph, max_held_entries: int) -> None:
-    """Raises TableTooLarge for graphs so large that even naming their tables takes long."""
-    if graph.spans is None and len(graph.nodes) < _LOOKED_THROUGH:
+    """Raise TableTooLarge for graphs so large that even listing their tables takes long."""
+    if graph.spans is None and len(graph.nodes) < _MAX_SCANNED_NODES:
         return
     extents = graph.extents[nodes_apart(graph)].astype(np.float64)
     expected = int(_SHARE_OF_SQUARES * float(extents @ extents))
@@ -100,8 +100,8 @@ def _check_hopeless(graph: CostGraph, max_held_entries: int) -> None:
 def elimination_program(
     graph: CostGraph, max_table_entries: int, max_held_entries: int = sys.maxsize
 ) -> EliminationProgram:
-    """Raises TableTooLarge where the order found needs a table of more entries, or tables of more
-    in all."""
+    """The elimination program of a graph. Raises TableTooLarge where its order needs a table of
+    more than `max_table_entries`, or tables of more than `max_held_entries` in all."""
     _check_hopeless(graph, max_held_entries)
     registry = TableRegistry()
     extents = graph.extents.tolist()
@@ -111,8 +111,8 @@ def elimination_program(
     for block in blocks:
         hidden[block.hidden()] = True
     eliminator = Eliminator(extents, registry)
-    left = np.flatnonzero(~hidden).tolist()
-    for node in left:
+    outer_nodes = np.flatnonzero(~hidden).tolist()
+    for node in outer_nodes:
         eliminator.add_node(node, graph.nodes[node])
     tails, heads = graph.ends
     for edge in np.flatnonzero(~hidden[tails] & ~hidden[heads]).tolist():
@@ -120,9 +120,9 @@ def elimination_program(
     for block in blocks:
         block.add_to(eliminator)
     gone = {node for block in blocks for node in _halving(eliminator, block, largest)}
-    left = [node for node in left if node not in gone]
+    outer_nodes = [node for node in outer_nodes if node not in gone]
     held = 0
-    for node, entries in greedy(eliminator, left):
+    for node, entries in greedy(eliminator, outer_nodes):
         if entries > max_table_entries:
             what = f'eliminating node "{graph.nodes[node].name}"'
             raise TableTooLarge(what, entries, max_table_entries)

@@ -1,11 +1,11 @@
-"""Symbolic elimination: which tables arise when nodes are eliminated, before any number is
+"""Symbolic elimination: the tables that arise when nodes are eliminated, before any number is
 computed.
 
-A node goes in one of three ways:
+A node is eliminated in one of three ways:
 
     single state   every factor is sliced, nothing is joined
-    decided        a projection says which state it takes: the deciding node takes its place in
-                   every factor, nothing is joined
+    decided        a projection decides its state: the deciding node replaces it in every factor,
+                   nothing is joined
     minimised      its factors become one over its neighbours; a projection out of it groups the
                    states over which the minimum is taken
 
@@ -51,14 +51,14 @@ class EliminationStep:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What eliminating a node now takes: entries of the resulting tables, additions made."""
+    """The price of eliminating a node now: entries of the resulting tables, and additions."""
 
     entries: int
     additions: int
 
 
 class Eliminator:
-    """The factors that are left, by node. Every node is eliminated once, in any order."""
+    """The remaining factors, by node. Every node is eliminated once, in any order."""
 
     def __init__(self, extents: Sequence[int], registry: TableRegistry) -> None:
         self.registry = registry
@@ -67,7 +67,7 @@ class Eliminator:
         self.constants: list[int] = []
         self._factors: defaultdict[int, dict[int, Factor]] = defaultdict(dict)
         self._next_factor = 0
-        # by tables and places among a node's neighbours: what minimising a node leads to
+        # the result of minimising a node, by tables and places among its neighbours
         self._minimised: dict[Hashable, tuple[tuple[Term, ...], tuple[Term, ...], int]] = {}
 
     def add_node(self, index: int, node: CostNode) -> None:
@@ -91,14 +91,16 @@ class Eliminator:
             self._factors[node][number] = factor
 
     def factors_left(self) -> list[Factor]:
-        """The factors over nodes not yet eliminated, in the order in which they arose."""
-        found = {n: factor for own in self._factors.values() for n, factor in own.items()}
-        return [found[number] for number in sorted(found)]
+        """The factors over nodes not yet eliminated, in the order of their creation."""
+        factors = {
+            n: factor for by_number in self._factors.values() for n, factor in by_number.items()
+        }
+        return [factors[number] for number in sorted(factors)]
 
     def neighbours(self, node: int) -> set[int]:
-        found = {other for factor in self._factors[node].values() for other in factor.scope}
-        found.discard(node)
-        return found
+        neighbours = {other for factor in self._factors[node].values() for other in factor.scope}
+        neighbours.discard(node)
+        return neighbours
 
     def price(self, node: int) -> Price:
         extents = self.extents
@@ -173,23 +175,23 @@ class Eliminator:
     def _minimise(self, node: int, factors: list[Factor]) -> None:
         neighbours = tuple(sorted({n for factor in factors for n in factor.scope} - {node}))
         place = {other: axis for axis, other in enumerate((node, *neighbours))}
-        # of repeats alike, in what is known of this one
+        # equal for all repeats: tables and axes of the factors
         alike = tuple(
             [
                 (factor.table, factor.is_projection, *[place[other] for other in factor.scope])
                 for factor in factors
             ]
         )
-        found = self._minimised.get(alike)
-        if found is None:
-            found = self._minimised[alike] = self._minimum(node, neighbours, place, factors)
-        self.steps.append(EliminationStep(node, neighbours, *found))
-        self.add(Factor(found[2], neighbours))
+        result = self._minimised.get(alike)
+        if result is None:
+            result = self._minimised[alike] = self._minimum(node, neighbours, place, factors)
+        self.steps.append(EliminationStep(node, neighbours, *result))
+        self.add(Factor(result[2], neighbours))
 
     def _minimum(
         self, node: int, neighbours: Sequence[int], place: Mapping[int, int], factors: list[Factor]
     ) -> tuple[tuple[Term, ...], tuple[Term, ...], int]:
-        """Terms, groupings and table of a sum of factors."""
+        """Terms, groupings and table number of a sum of factors."""
         terms: list[Term] = []
         groupings: dict[int, Term] = {}
         for factor in factors:

@@ -1,4 +1,4 @@
-"""A program with numbers: for weights (w_cost, w_memory)
+"""An evaluated elimination program: for weights (w_cost, w_memory)
 
     value = min over choices of w_cost * cost(choice) + w_memory * memory(choice)
 
@@ -32,7 +32,7 @@ from meshwright_solver.search.elimination.tables import (
 
 @dataclass(frozen=True, slots=True)
 class Solution:
-    """All tables under some weights."""
+    """All tables of a program under some weights."""
 
     program: EliminationProgram
     weights: CostWeights
@@ -40,7 +40,7 @@ class Solution:
     value: float
 
     def choice(self) -> IntArray:
-        """A best choice; the first state wins where states tie. Only where value is finite."""
+        """A best choice, where value is finite; the first state wins where states tie."""
         states: dict[int, int] = {}
         chosen: dict[tuple[int, tuple[int, ...]], int] = {}
         self._decide(self.program.steps, states, chosen)
@@ -65,7 +65,7 @@ class Solution:
         states: MutableMapping[int, int],
         chosen: dict[tuple[int, tuple[int, ...]], int],
     ) -> None:
-        """The states of the nodes of `steps` from those of what they read."""
+        """Derive the states of the nodes of `steps` from those of their neighbours."""
         registry = self.program.registry
         for step in reversed(steps):
             if step.decided_by is not None:
@@ -83,7 +83,7 @@ class Solution:
                 states[step.node] = state
 
     def regrets(self, step: EliminationStep, around: tuple[int, ...]) -> FloatArray:
-        """What each state of a minimised node adds to the least value that `around` allows."""
+        """The increase of the least value under `around` by each state of a minimised node."""
         joint = self._joint(step, around)
         return np.asarray(np.maximum(joint - joint.min(), 0.0))
 
@@ -107,7 +107,7 @@ def solve(
     deadline: Deadline,
     known: Solution | None = None,
 ) -> Solution:
-    """Tables without memory are taken from `known` where its weight of cost is the same.
+    """Evaluate all tables. Those without memory come from `known` if its weight of cost is equal.
 
     Raises OutOfTime.
     """

@@ -9,7 +9,7 @@ from meshwright_solver.search.elimination.eliminator import Eliminator
 
 
 def greedy(eliminator: Eliminator, nodes: Iterable[int]) -> Iterable[tuple[int, int]]:
-    """(node, entries its elimination needs); the caller eliminates it or stops."""
+    """Yield (node, entries that its elimination needs); the caller eliminates it or stops."""
     current: dict[int, tuple[int, int, int]] = {}
     heap: list[tuple[int, int, int]] = []
 

@@ -1,8 +1,8 @@
-"""The greedy order of elimination of a graph of numbers: smallest resulting table first, compiled.
+"""The compiled greedy order of elimination: smallest resulting table first.
 
-The same rule as `greedy_order.py`, for graphs in which every node goes by itself: projections are
-edges like any other, and no table is shared. Neighbours of a node lie in one pool; a list that
-outgrows its place moves to the end of it.
+The rule is that of `greedy_order.py`, for graphs in which every node is eliminated separately:
+projections are edges like any other, and no table is shared. The neighbour lists of all nodes lie
+in one pool; a list that outgrows its place moves to the end of the pool.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from meshwright_solver.common.compilation import njit
 
 @dataclass(frozen=True, slots=True)
 class EliminationOrder:
-    """Nodes in the order in which they go; those of a single state, which are in no table, first.
+    """The order of elimination; nodes of a single state, which are in no table, come first.
 
-    scope[start[k] : start[k + 1]] are the neighbours that step k leaves a table over; entries: of
+    scope[start[k] : start[k + 1]] are the neighbours over which step k leaves a table. entries: of
     that table, 1 where it has no axis.
     """
 
@@ -56,25 +56,26 @@ def order_of(
 def _entries(
     node: int, extents: IntArray, pool: IntArray, at: IntArray, degrees: IntArray
 ) -> float:
-    found = 1.0
+    product = 1.0
     for place in range(at[node], at[node] + degrees[node]):
-        found *= extents[pool[place]]
-    return found
+        product *= extents[pool[place]]
+    return product
 
 
 @njit(nogil=True)
 def _grown(array: IntArray, size: int) -> IntArray:
     if size <= len(array):
         return array
-    found = np.empty(2 * size, dtype=np.int64)
-    found[: len(array)] = array
-    return found
+    larger = np.empty(2 * size, dtype=np.int64)
+    larger[: len(array)] = array
+    return larger
 
 
 def _order(
     extents: IntArray, degrees: IntArray, around: IntArray, max_entries: int
 ) -> tuple[IntArray, IntArray, IntArray, IntArray]:
-    """Nodes, lengths of their scopes, the scopes, entries; cut short where one is too large."""
+    """Nodes, lengths of their scopes, scopes, entries; cut short before a table that is too
+    large."""
     count = len(extents)
     at = np.zeros(count, dtype=np.int64)
     room = np.zeros(count, dtype=np.int64)
@@ -102,16 +103,16 @@ def _order(
     scope = np.empty(8 * count + 16, dtype=np.int64)
     done = used = 0
     while len(heap) > 0:
-        own, _, node = heapq.heappop(heap)
-        if gone[node] or own != price[node]:
+        heap_price, _, node = heapq.heappop(heap)
+        if gone[node] or heap_price != price[node]:
             continue
-        if own > max_entries:
+        if heap_price > max_entries:
             break
         gone[node] = True
         degree = degrees[node]
         nodes[done] = node
         lengths[done] = degree
-        entries[done] = max(int(own), 1)
+        entries[done] = max(int(heap_price), 1)
         done += 1
         scope = _grown(scope, used + degree)
         scope[used : used + degree] = pool[at[node] : at[node] + degree]
@@ -124,7 +125,7 @@ def _order(
                     degrees[first] -= 1
                     pool[place] = pool[start + degrees[first]]
                     break
-            # the others at once: what they lack of each other
+            # add the missing edges to the other neighbours of the node
             needed = degrees[first] + degree
             if needed > room[first]:
                 pool = _grown(pool, size + 2 * needed)

@@ -1,8 +1,8 @@
 """The price of memory for elimination, which solves every price exactly.
 
-The peak is bracketed as `meshwright_solver.search.core.memory_bracket` describes it. Under one
-price all repeats of a block choose alike, so that the two choices may lie far from the limit on
-either side: choices between them, one before a cut and the other behind it, are tried too. Every
+`meshwright_solver.search.core.memory_bracket` describes the bracket of the peak. Under one price
+all repeats of a block choose alike, so that the two choices may lie far from the limit on either
+side. The search also tries choices between them, one before a cut and the other behind it. Every
 choice within the limit is offered to the incumbent.
 """
 
@@ -17,7 +17,7 @@ from meshwright_solver.search.core.crossover import crossed
 from meshwright_solver.search.core.incumbent import ROUNDING, Incumbent
 from meshwright_solver.search.core.memory_bracket import MemoryBracket, PricedChoice, PricedStates
 
-_PRICES_TRIED = 40  # chosen: 6 to 12 do on planning graphs
+_PRICES_TRIED = 40  # chosen: 6 to 12 are enough on planning graphs
 # chosen: on 32 layers of bench/transformer_graph.py at a tight limit, labels of width 1 then left a
 # gap of 0.3 %, without these 4.7 %.
 _BESIDE = (0.9, 1.1)
@@ -45,11 +45,11 @@ def peak(
     incumbent: Incumbent,
     cross: Cross = crossed,
 ) -> tuple[float, S] | None:
-    """The best price found, in ns per byte, and its solution; None where the incumbent closed
-    before any.
+    """The best price in ns per byte, and its solution; None where the incumbent is closed before
+    any price is tried.
 
     at: solves under a price. over: the cheapest choice, above the limit; within: some choice within
-    it. cross: what is tried between the two.
+    it. cross: builds a choice between the two.
     """
     limit = incumbent.graph.memory_limit_bytes
     assert limit is not None
@@ -66,15 +66,15 @@ def peak(
             best, best_bound = (price, solution), max(bound, best_bound)
         incumbent.raise_bound(bound, STAGE)
         choice = solution.choice()
-        judged = PricedChoice(choice, incumbent.offer(choice, STAGE))
+        line_choice = PricedChoice(choice, incumbent.offer(choice, STAGE))
         line = bracket.pair[0].at(price, 0.0)
         is_below = solution.value < line - 2 * ROUNDING * (abs(line) + price * limit)
-        return judged if is_below else None
+        return line_choice if is_below else None
 
     if incumbent.is_closed():
         return None
     for _ in bracket.narrow(solve, _PRICES_TRIED):
-        larger, smaller = (judged.choice for judged in bracket.pair)
+        larger, smaller = (priced.choice for priced in bracket.pair)
         for pair in ((larger, smaller), (smaller, larger)):
             between = cross(incumbent.graph, *pair, incumbent.cost_ns)
             if between is not None:
@@ -85,8 +85,8 @@ def peak(
 
 
 def beside(at: Callable[[float], S], price: float, incumbent: Incumbent) -> list[S]:
-    """Solutions a little off the best: they tell which partial choices need a dearer or cheaper
-    rest."""
+    """Solutions at prices beside the best one: they bound partial choices that need a dearer or
+    cheaper completion."""
     solutions = []
     for factor in _BESIDE:
         solution = at(price * factor)

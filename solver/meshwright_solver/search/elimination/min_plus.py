@@ -131,7 +131,7 @@ def grouped_minimum(table: FloatArray, select: IntArray, groups: int) -> FloatAr
 
 
 def _plain(array: FloatArray) -> FloatArray:
-    """Contiguous and writable: any other kind of array would have numba compile once more."""
+    """A contiguous and writable array: numba compiles again for any other kind."""
     return np.require(array, requirements=["C", "W"])
 
 

@@ -2,10 +2,10 @@
 
     result[1..r] = min over v of sum over operands o of o[axes of o]
 
-Axis 0 is v, axes 1..r are the result's. A grouping says that v decides a result axis t: only the v
-with select[v] == t count. Tables within another's axes are added to it first; two tables that
-remain make a (min, +) product; more are looped over, the smallest first; large ones are streamed in
-slices.
+Axis 0 is v, axes 1..r are the result's. A grouping states that v decides a result axis t: only the
+v with select[v] == t count. A table whose axes lie within another's is added to that table first.
+Two remaining tables make a (min, +) product. More tables need a loop over the states of the
+smallest. Large tables are streamed in slices.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Operand:
 
     def aligned(self, axes: tuple[int, ...]) -> FloatArray:
         """A view with these axes in this order, of extent 1 where the table has none."""
-        return _seen(self.table, _view(self.axes, axes))
+        return _transposed(self.table, _view(self.axes, axes))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +45,11 @@ View = tuple[list[int], tuple[slice | None, ...]]  # how to transpose and to ind
 
 @dataclass(frozen=True, slots=True)
 class MinSumPlan:
-    """A minimum over tables of known shapes: what axes say is worked out once, and not under each
-    weights anew. sums: of every table that remains, its place and the views of those that are added
-    to it. left, right: as `min_plus.product` wants them."""
+    """A minimum over tables of known shapes: the analysis of their axes, shared by all weights.
+
+    sums: the place of every remaining table, and the views of the tables that are added to it.
+    left, right: as `min_plus.product` needs them.
+    """
 
     sums: tuple[tuple[int, tuple[tuple[int, View], ...]], ...]
     left: View
@@ -61,7 +63,7 @@ class MinSumPlan:
     def of(
         axes: Sequence[tuple[int, ...]], extents: tuple[int, ...], shapes: Sequence[tuple[int, ...]]
     ) -> MinSumPlan | None:
-        """axes, shapes: of every table. None where `minimum` has to loop or to stream."""
+        """axes, shapes: of every table. None where `minimum` needs a loop or slices."""
         sizes = [math.prod(shape) for shape in shapes]
         sums = _hosts(axes, sizes)
         if not sums or len(sums) > 2 or max(sizes) > _SLICE_ENTRIES:
@@ -92,31 +94,31 @@ class MinSumPlan:
         )
 
     def minimum(self, tables: Sequence[FloatArray]) -> FloatArray:
-        """As the function of this name has it."""
+        """The minimum, as the function `minimum` computes it."""
         summed = []
         for host, guests in self.sums:
             total = tables[host]
             for number, (guest, view) in enumerate(guests):
                 if number:
-                    total += _seen(tables[guest], view)
+                    total += _transposed(tables[guest], view)
                 else:
-                    total = total + _seen(tables[guest], view)
+                    total = total + _transposed(tables[guest], view)
             summed.append(total)
-        left = _seen(summed[0], self.left)
+        left = _transposed(summed[0], self.left)
         if self.right is None:
             return np.asarray(left.min(axis=0))
-        right = _seen(summed[1], self.right).reshape(self.right_shape)
-        found = min_plus.product(left.reshape(self.left_shape), right)
-        return found.reshape(self.shape).transpose(self.back)
+        right = _transposed(summed[1], self.right).reshape(self.right_shape)
+        product = min_plus.product(left.reshape(self.left_shape), right)
+        return product.reshape(self.shape).transpose(self.back)
 
 
-def _view(own: tuple[int, ...], axes: tuple[int, ...]) -> View:
+def _view(table_axes: tuple[int, ...], axes: tuple[int, ...]) -> View:
     """A table with these axes in this order, of extent 1 where it has none."""
-    order = [own.index(axis) for axis in axes if axis in own]
-    return order, tuple([slice(None) if axis in own else None for axis in axes])
+    order = [table_axes.index(axis) for axis in axes if axis in table_axes]
+    return order, tuple([slice(None) if axis in table_axes else None for axis in axes])
 
 
-def _seen(table: FloatArray, view: View) -> FloatArray:
+def _transposed(table: FloatArray, view: View) -> FloatArray:
     order, index = view
     return table.transpose(order)[index]
 
@@ -124,7 +126,7 @@ def _seen(table: FloatArray, view: View) -> FloatArray:
 def minimum(
     operands: Sequence[Operand], groupings: Sequence[Grouping], extents: tuple[int, ...]
 ) -> FloatArray:
-    """`extents[axis]` for axis 0 (v) and the result's; a result that no v reaches is inf."""
+    """extents: of axis 0 (v) and of the result's axes. A result that no v reaches is inf."""
     if not groupings:
         return _streamed(list(operands), None, 1, extents, tuple(range(1, len(extents))))
     grouped = [grouping.axis for grouping in groupings]
@@ -140,7 +142,7 @@ def minimum(
 
 
 def _follow(operand: Operand, grouping: Grouping) -> Operand:
-    """The operand without the decided axis: read where v decides it to be."""
+    """The operand without the decided axis, read at the state that v decides."""
     if grouping.axis not in operand.axes:
         return operand
     rest = tuple(axis for axis in operand.axes if axis not in (0, grouping.axis))
@@ -186,8 +188,9 @@ def _at(operand: Operand, axis: int, part: slice) -> Operand:
 
 
 def _absorbed(operands: list[Operand]) -> list[Operand]:
-    """No axes within another's: such tables are added to the smallest that can take them."""
-    axes, sizes = [own.axes for own in operands], [own.table.size for own in operands]
+    """Operands without axes within another's: such tables are added to the smallest host."""
+    axes = [operand.axes for operand in operands]
+    sizes = [operand.table.size for operand in operands]
     return [
         _sum(operands[host], [operands[guest] for guest in guests])
         for host, guests in _hosts(axes, sizes)
@@ -195,15 +198,15 @@ def _absorbed(operands: list[Operand]) -> list[Operand]:
 
 
 def _hosts(axes: Sequence[tuple[int, ...]], sizes: Sequence[int]) -> list[tuple[int, list[int]]]:
-    """The places of tables that remain, each with the places of those that are added to it."""
-    found: list[tuple[int, list[int]]] = []
-    for own in sorted(range(len(axes)), key=lambda own: (-len(axes[own]), -sizes[own])):
-        hosts = [found_so for found_so in found if set(axes[own]) <= set(axes[found_so[0]])]
+    """The places of the remaining tables, each with the places of those added to it."""
+    groups: list[tuple[int, list[int]]] = []
+    for place in sorted(range(len(axes)), key=lambda place: (-len(axes[place]), -sizes[place])):
+        hosts = [group for group in groups if set(axes[place]) <= set(axes[group[0]])]
         if hosts:
-            min(hosts, key=lambda host: sizes[host[0]])[1].append(own)
+            min(hosts, key=lambda host: sizes[host[0]])[1].append(place)
         else:
-            found.append((own, []))
-    return found
+            groups.append((place, []))
+    return groups
 
 
 def _sum(host: Operand, guests: list[Operand]) -> Operand:
@@ -267,7 +270,7 @@ def _minimum_of_two(
 def _sides(
     left: tuple[int, ...], right: tuple[int, ...], extents: tuple[int, ...], free: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], bool]:
-    """Axes of both, of one and of the other, and whether left and right change places for that."""
+    """Axes of both, of left only and of right only; and whether left and right are swapped."""
     shared = tuple(axis for axis in free if axis in left and axis in right)
     rows = tuple(axis for axis in free if axis in left and axis not in right)
     columns = tuple(axis for axis in free if axis not in left)
@@ -284,7 +287,8 @@ def _minimum_of_more(
     extents: tuple[int, ...],
     free: tuple[int, ...],
 ) -> FloatArray:
-    """One state at a time of an axis of the smallest table, which then fits within another."""
+    """The minimum state by state of an axis of the smallest table, which then fits within
+    another."""
     smallest = min(operands, key=lambda operand: operand.table.size)
     axis = min(
         (axis for axis in smallest.axes if axis != 0),

@@ -1,15 +1,16 @@
-"""The last of the gap: labels walk from the last eliminated node back to the first.
+"""The label search, which closes the gap: labels walk from the last eliminated node to the first.
 
 Every elimination gives, for a partial choice, the exact least value of its completions under its
 weights:
     least cost alone, least memory alone, and least cost + m * memory at the best multiplier m.
 A label is dropped when its memory cannot get within the limit, when its cost or its bound
     value - m * limit
-cannot undercut the incumbent, or when another label dominates it. What is left at the end is
-optimal.
+cannot undercut the incumbent, or when another label dominates it. The labels that remain at the end
+are optimal.
 
-Where more labels are left than the width, those with the least bound go on and the others wait; the
-wait is searched afterwards, least bound first, so the search is complete and its bound only rises.
+If more labels remain than the width, those with the least bound continue and the others wait. The
+waiting labels are searched afterwards, least bound first: the search is complete and its bound only
+rises.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ _WAITING_NUMBERS = 200_000_000  # chosen: 1.6 GB of labels
 class LabelSearch:
     """`solutions`: the one under cost alone, the one under memory alone, then any others.
 
-    It ends, with the bound that then holds, after `max_labels` labels: they are what takes time
-    and memory, and unlike seconds they are the same on every machine.
+    The search ends after `max_labels` labels, with the bound that then holds. Labels determine its
+    time and memory and, unlike seconds, are the same on every machine.
     """
 
     def __init__(
@@ -74,11 +75,11 @@ class LabelSearch:
 
     @property
     def is_spent(self) -> bool:
-        """Whether it ended for the number of its labels."""
+        """Whether the search has used up `max_labels`."""
         return self._branching.labels_made >= self._max_labels
 
     def run(self) -> None:
-        """Raises OutOfTime; the incumbent then has what was found and the bound that holds."""
+        """Search for the optimum. Raises OutOfTime; the incumbent then has a valid bound."""
         for width in _DIVES:
             self._lost_bound = np.inf
             self._follow(self._start, width, self._forget)
@@ -100,7 +101,8 @@ class LabelSearch:
         self._raise_bound()
 
     def _raise_bound(self) -> None:
-        """What is left to search has a bound; what was dropped saves at most the allowance."""
+        """Raise the bound to that of the waiting labels; dropped labels save at most the
+        allowance."""
         waiting = self._waiting[0][0] if self._waiting else np.inf
         done = self._incumbent.cost_ns - self._incumbent.allowance_ns()
         if self._incumbent.tolerance == 0.0:
@@ -126,8 +128,8 @@ class LabelSearch:
                 self._lose(left_out)
             if len(labels) > width:
                 order = np.argsort(self._bounds(labels), kind="stable")
-                leave(labels.taken(np.sort(order[width:])))
-                labels = labels.taken(np.sort(order[:width]))
+                leave(labels.subset(np.sort(order[width:])))
+                labels = labels.subset(np.sort(order[:width]))
 
     def _finish(self, labels: LabelLevel) -> None:
         for label in np.argsort(labels.values[0], kind="stable").tolist():
@@ -136,14 +138,14 @@ class LabelSearch:
             for stop, state in zip(reversed(self._stops), states, strict=True):
                 for node, chosen in self._branching.states_of(stop, state):
                     choice[node] = chosen
-            found = self._incumbent.offer(choice, STAGE)
-            if found.memory_bytes <= self._limit:
+            cost = self._incumbent.offer(choice, STAGE)
+            if cost.memory_bytes <= self._limit:
                 return
 
     def _ceilings_now(self) -> FloatArray:
-        """The values, one for each weights, that a label must stay below to be of use.
+        """The values, one for each weights, that a useful label must not exceed.
 
-        A dive is also after choices that save little, where one would close the gap.
+        A dive also follows choices that save little, if one of them would close the gap.
         """
         incumbent = self._incumbent
         most_ns = incumbent.cost_ns - incumbent.allowance_ns()
@@ -155,7 +157,7 @@ class LabelSearch:
 
     def _promising(self, labels: LabelLevel) -> LabelLevel:
         keeps = (labels.values <= self._ceilings[:, None]).all(axis=0)
-        return labels.taken(np.flatnonzero(keeps))
+        return labels.subset(np.flatnonzero(keeps))
 
     def _bounds(self, labels: LabelLevel) -> FloatArray:
         return self._bounds_of(labels.values)

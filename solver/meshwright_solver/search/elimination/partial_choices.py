@@ -1,8 +1,8 @@
 """Labels: partial choices along a walk through the steps, many at a time.
 
-A label says how its nodes were chosen and, under each of J weights, the least value of any
-completion. Of its nodes only the live ones, those that later steps still read, matter for what may
-follow: of two labels with the same live states, the one with more cost and more memory is dropped.
+A label holds the choices of its nodes and, under each of J weights, the least value of any
+completion. Only its live nodes, which later steps still read, matter for its completions: of two
+labels with the same live states, the one with more cost and more memory is dropped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LARGEST_KEY = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class LabelLevel:
-    """`values[j, label]`, `live[label, column]`, and how each label came from one of `parents`."""
+    """`values[j, label]`, `live[label, column]`, and each label's parent among `parents`."""
 
     level: int
     values: FloatArray
@@ -33,7 +33,7 @@ class LabelLevel:
     def __len__(self) -> int:
         return int(self.values.shape[1])
 
-    def taken(self, which: IntArray) -> LabelLevel:
+    def subset(self, which: IntArray) -> LabelLevel:
         return LabelLevel(
             self.level,
             self.values[:, which],
@@ -60,21 +60,21 @@ def kinds(columns: IntArray, extents: tuple[int, ...]) -> IntArray:
     range_of_keys = 1
     for column, extent in zip(columns.T, extents, strict=True):
         if range_of_keys * extent > _LARGEST_KEY:
-            found, keys = np.unique(keys, return_inverse=True)
-            range_of_keys = len(found)
+            distinct, keys = np.unique(keys, return_inverse=True)
+            range_of_keys = len(distinct)
         keys = keys * extent + column
         range_of_keys *= extent
     return keys
 
 
 def undominated(kind: IntArray, cost: FloatArray, memory: FloatArray) -> IntArray:
-    """Those that no other of their kind undercuts in cost and memory both; of equals the first."""
+    """Labels that no other of their kind undercuts in both cost and memory; of equals the first."""
     order = np.lexsort((cost, memory, kind))
     return np.sort(order[_compiled_lowers(kind[order], cost[order])])
 
 
 def _lowers(kind: IntArray, cost: FloatArray) -> IntArray:
-    """Places where the cost falls below all before it of the same kind; kinds lie together."""
+    """Places where the cost falls below all earlier ones of its kind; kinds are contiguous."""
     places = np.empty(kind.size, dtype=np.int64)
     count = 0
     least = 0.0

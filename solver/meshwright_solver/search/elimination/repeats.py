@@ -1,8 +1,8 @@
 """Repeated blocks, found by structure: a run of nodes where node i and node i + period look alike.
 
 Two nodes look alike when they and their edges hold the same array objects. A run is cut where the
-narrowest set of nodes reads across the cut. What is found here only guides the order of
-elimination; that repeats are solved once follows from the numbering of tables, whatever the order.
+fewest states are read across the cut. The runs only guide the order of elimination: repeats are
+solved once because their tables have equal numbers, whatever the order.
 """
 
 from __future__ import annotations
@@ -39,33 +39,33 @@ def find_runs(graph: CostGraph) -> list[RepeatedBlock]:
 
 
 def _apart(spans: Sequence[Span]) -> list[Span]:
-    """Of spans within each other those with which fewest nodes have to be looked at, in order."""
-    found: list[Span] = []
-    left = sorted(spans, key=lambda span: (span[0], -span[1]))
-    while left:
-        first, length, period = left[0]
-        count = sum(start < first + length for start, _, _ in left)
-        inside = _apart(left[1:count])
+    """The nested or single spans that leave the fewest nodes to examine, in order."""
+    selected: list[Span] = []
+    remaining = sorted(spans, key=lambda span: (span[0], -span[1]))
+    while remaining:
+        first, length, period = remaining[0]
+        count = sum(start < first + length for start, _, _ in remaining)
+        inside = _apart(remaining[1:count])
         apart = length - sum(length - period for _, length, period in inside)
-        found += inside if apart < period else [left[0]]
-        left = left[count:]
-    return found
+        selected += inside if apart < period else [remaining[0]]
+        remaining = remaining[count:]
+    return selected
 
 
 def _looks(graph: CostGraph) -> IntArray:
-    """One number a node; equal numbers look alike."""
+    """A number for every node; nodes with equal numbers look alike."""
     nodes, edges = graph.kinds
     tails, heads = graph.ends
-    # the edges of a node in any order: a sum of scrambled numbers, of which no two are likely equal
+    # the edges of a node in any order: a sum of hashed numbers, which are hardly ever equal
     around = _scrambled(nodes)
     np.add.at(around, tails, _scrambled(2 * edges + 1 << 32))
     np.add.at(around, heads, _scrambled(2 * edges + 2 << 32))
-    _, found = np.unique(around, return_inverse=True)
-    return found.astype(np.int64)
+    _, numbers = np.unique(around, return_inverse=True)
+    return numbers.astype(np.int64)
 
 
 def _scrambled(numbers: IntArray) -> NDArray[np.uint64]:
-    """Every number to one that looks random: the finisher of SplitMix64 (Steele et al. 2014)."""
+    """A pseudo-random number for each number: the finisher of SplitMix64 (Steele et al. 2014)."""
     x = numbers.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -73,7 +73,7 @@ def _scrambled(numbers: IntArray) -> NDArray[np.uint64]:
 
 
 def _cut(graph: CostGraph, first: int, length: int, period: int) -> RepeatedBlock | None:
-    """The run cut where fewest states read across; None where fewer than three blocks remain."""
+    """The run, cut where the fewest states are read across; None for fewer than three blocks."""
     middle = first + (length // period // 2) * period
     tails, heads = _pairs_around(
         graph, max(first, middle - 2 * period), min(first + length, middle + 2 * period)

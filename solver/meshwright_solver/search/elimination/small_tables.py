@@ -1,9 +1,9 @@
-"""Direct elimination: graphs whose tables are tiny, every node by itself, in compiled loops.
+"""Direct elimination: compiled elimination of each node separately, for graphs of tiny tables.
 
-Where a node has a handful of states, looking for repeats and for tables to share takes longer than
-all additions together. Here no table is shared: one order (`greedy_order_kernel.py`), then one pass
-over flat arrays of numbers (`small_tables_kernel.py`). How often a node or an edge counts can be
-said, so that one copy stands for many.
+For nodes of few states, the search for repeats and shared tables takes longer than all additions.
+Direct elimination shares no table: it takes one order (`greedy_order_kernel.py`), then one pass
+over flat arrays of numbers (`small_tables_kernel.py`). A node or an edge may have a count, so that
+one copy stands for many.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ class DirectSolution:
     states: IntArray
 
     def choice(self) -> IntArray:
-        """Only where the value is finite."""
+        """The states, where the value is finite."""
         assert isfinite(self.value)
         return self.states
 
 
 class DirectElimination:
-    """A cost graph as flat arrays. `is_small` says whether its tables are small enough."""
+    """A cost graph as flat arrays. `is_small`: whether its tables are small enough."""
 
     def __init__(self, graph: CostGraph, of_nodes: FloatArray, of_edges: FloatArray) -> None:
-        """of_nodes, of_edges: how often each counts, 1 or more."""
+        """of_nodes, of_edges: the count of each, 1 or more."""
         self._extents = graph.extents
         count = len(graph.nodes)
         flat = _Flat()
@@ -80,7 +80,7 @@ class DirectElimination:
         return DirectSolution(*least_of(self._extents, self._order, self._factors, numbers))
 
     def memory_bytes(self, choice: IntArray) -> float:
-        """What a choice takes."""
+        """The memory of a choice in bytes."""
         factors = self._factors
         states, extents = np.append(choice, 0), np.append(self._extents, 1)
         rows = states[factors.tails] * extents[factors.heads] + states[factors.heads]
@@ -88,7 +88,7 @@ class DirectElimination:
 
 
 class _Flat:
-    """Arrays one behind the other, each once."""
+    """Contiguous arrays, each stored once."""
 
     def __init__(self) -> None:
         self._places: dict[tuple[int, int], int] = {}

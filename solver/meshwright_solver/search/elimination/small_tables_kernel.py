@@ -2,9 +2,10 @@
 
     table of a step [its neighbours] = min over its node's states of the sum of its tables
 
-A table waits for the first step that takes one of its nodes. Tables of steps lie one behind the
-other, row by row in the order of the step's scope, and beside them the states that attain the
-minimum: backwards, these are a best choice. Nodes of a single state are axes of no table.
+The first step that eliminates a node of a table takes that table. The tables of the steps are
+contiguous, row by row in the order of the step's scope, with the states that attain the minimum
+beside them. Read backwards, these states are a best choice. Nodes of a single state are axes of no
+table.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ class Factors:
 def least_of(
     extents: IntArray, order: EliminationOrder, factors: Factors, numbers: FloatArray
 ) -> tuple[float, IntArray]:
-    """The least sum and the states that have it; the first state wins where states tie."""
+    """The least sum and its states; the first state wins where states tie."""
     steps = (order.nodes, order.start, order.scope, order.entries)
-    own = (factors.tails, factors.heads, factors.places, factors.times)
-    return _compiled_pass(extents, steps, own, numbers)
+    tables = (factors.tails, factors.heads, factors.places, factors.times)
+    return _compiled_pass(extents, steps, tables, numbers)
 
 
 @njit(nogil=True)
@@ -52,10 +53,10 @@ def _lists(
     extents: IntArray, step_of: IntArray, tails: IntArray, heads: IntArray
 ) -> tuple[IntArray, IntArray]:
     """The graph's tables by step, as linked lists; with room for the tables of steps."""
-    count, given = len(step_of), len(tails)
+    count, graph_tables = len(step_of), len(tails)
     first = np.full(count, _NONE, dtype=np.int64)
-    following = np.full(given + count, _NONE, dtype=np.int64)
-    for factor in range(given - 1, -1, -1):
+    following = np.full(graph_tables + count, _NONE, dtype=np.int64)
+    for factor in range(graph_tables - 1, -1, -1):
         tail, head = tails[factor], heads[factor]
         step = step_of[tail]
         if head != _NONE and extents[head] > 1 and (extents[tail] == 1 or step_of[head] < step):
@@ -67,7 +68,7 @@ def _lists(
 
 @njit(nogil=True)
 def _set_stride(strides: IntArray, around: IntArray, node: int, axis_of: int, stride: int) -> None:
-    """Axes of a step: its neighbours, then its node."""
+    """Set the stride of a node's axis. Axes of a step: its neighbours, then its node."""
     if axis_of == node:
         strides[len(around)] = stride
         return
@@ -81,7 +82,7 @@ def _set_stride(strides: IntArray, around: IntArray, node: int, axis_of: int, st
 def _next_entry(
     digits: IntArray, around: IntArray, extents: IntArray, strides: IntArray, offsets: IntArray
 ) -> None:
-    """Move on to the next row of the neighbours' states, in all tables."""
+    """Advance to the next row of the neighbours' states, in all tables."""
     for axis in range(len(around) - 1, -1, -1):
         extent = extents[around[axis]]
         digits[axis] += 1
@@ -119,7 +120,7 @@ def _pass(
 ) -> tuple[float, IntArray]:
     nodes, start, scope, entries = steps
     tails, heads, at, times = factors
-    count, given = len(nodes), len(tails)
+    count, graph_tables = len(nodes), len(tails)
     step_of = np.empty(count, dtype=np.int64)
     for step in range(count):
         step_of[nodes[step]] = step
@@ -137,7 +138,7 @@ def _pass(
     value = 0.0
     for step in range(count):
         node = nodes[step]
-        own = extents[node]
+        extent = extents[node]
         around = scope[start[step] : start[step + 1]]
         axes = len(around)
         held = 0
@@ -151,14 +152,14 @@ def _pass(
         factor = first[step]
         for k in range(held):
             taken[k] = factor
-            if factor < given:
+            if factor < graph_tables:
                 offsets[k] = at[factor]
                 head = heads[factor]
                 width = 1 if head == _NONE else extents[head]
                 _set_stride(strides[k], around, node, tails[factor], width)
                 _set_stride(strides[k], around, node, head, 1)
             else:
-                done = factor - given
+                done = factor - graph_tables
                 offsets[k] = places[done]
                 width = 1
                 for place in range(start[done + 1] - 1, start[done] - 1, -1):
@@ -167,18 +168,18 @@ def _pass(
             factor = following[factor]
         digits[:axes] = 0
         for entry in range(places[step], places[step + 1]):
-            sums[:own] = 0.0
+            sums[:extent] = 0.0
             for k in range(held):
                 stride, offset = strides[k, axes], offsets[k]
-                if taken[k] < given:
+                if taken[k] < graph_tables:
                     weight = times[taken[k]]
-                    for state in range(own):
+                    for state in range(extent):
                         sums[state] += weight * numbers[offset + state * stride]
                 else:
-                    for state in range(own):
+                    for state in range(extent):
                         sums[state] += tables[offset + state * stride]
             least = 0
-            for state in range(1, own):
+            for state in range(1, extent):
                 if sums[state] < sums[least]:
                     least = state
             tables[entry] = sums[least]
@@ -190,8 +191,8 @@ def _pass(
         reader = step_of[around[0]]
         for other in around:
             reader = min(reader, step_of[other])
-        following[given + step] = first[reader]
-        first[reader] = given + step
+        following[graph_tables + step] = first[reader]
+        first[reader] = graph_tables + step
     return value, _states(steps, extents, places, best)
 
 

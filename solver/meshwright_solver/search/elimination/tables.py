@@ -88,7 +88,7 @@ class TableRegistry(InternedTables[Definition]):
         return self.intern(key, Select(states), (len(states), head_extent), False)
 
     def composed(self, first: int, second: int) -> int:
-        """The projection that follows one and then the other."""
+        """The projection that applies `first`, then `second`."""
         key = ("composed", first, second)
         number = self.known(key)
         if number is not None:
@@ -125,10 +125,10 @@ class TableRegistry(InternedTables[Definition]):
         return definition.states
 
     def recipe(self, number: int, minimum: Minimum) -> MinSumPlan | None:
-        """How the minimum of this number is taken, where that does not depend on its numbers."""
+        """The plan of a minimum, shared by all weights; None for groupings, a loop or slices."""
         if number not in self._recipes:
             axes = [term.axes for term in minimum.terms]
             shapes = [self.shapes[term.table] for term in minimum.terms]
-            found = None if minimum.groupings else MinSumPlan.of(axes, minimum.extents, shapes)
-            self._recipes[number] = found
+            plan = None if minimum.groupings else MinSumPlan.of(axes, minimum.extents, shapes)
+            self._recipes[number] = plan
         return self._recipes[number]

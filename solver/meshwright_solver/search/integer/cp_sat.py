@@ -1,4 +1,4 @@
-"""CP-SAT on an encoding: every solution is offered to the incumbent, bounds go where they belong.
+"""CP-SAT on an encoding: the incumbent receives every solution, and every bound is reported.
 
 One worker with a fixed seed: equal input gives an equal search.
 """
@@ -18,14 +18,14 @@ from meshwright_solver.search.integer.reductions import NoChoice
 
 _SEED = 1
 _WORK = 3000.0  # chosen: deterministic seconds, about an hour on one core
-_LOOK_S = 0.1  # chosen: who stops a search does not wait longer
-_EXCLUDED = 1000  # chosen: choices that only the rounding of memories lets in are rare
+_LOOK_S = 0.1  # chosen: the longest wait for a search to stop on request
+_EXCLUDED = 1000  # chosen: few choices fit the limit only because memories are rounded
 
 STAGE = "CP-SAT"
 
 
 class Minimiser:
-    """is_spent: the limit of work came first."""
+    """The run of CP-SAT on one encoding. is_spent: it ended at its limit of work."""
 
     def __init__(
         self,
@@ -45,14 +45,14 @@ class Minimiser:
         self._failure: BaseException | None = None
 
     def run(self, upper_ns: float, hint: dict[int, int]) -> None:
-        """Until the optimum is proved or found good enough. Raises OutOfTime and NoChoice."""
+        """Run until the optimum is proved or good enough. Raises OutOfTime and NoChoice."""
         encoding = self.encoding
         encoding.minimise(upper_ns)
         encoding.hint(hint)
         for _ in range(_EXCLUDED):
             solver = self._solver()
             with _stoppable(solver, self.deadline):
-                status = solver.solve(encoding.model, _Offering(self, solver))
+                status = solver.solve(encoding.model, _SolutionCallback(self, solver))
             if self._failure is not None:
                 raise self._failure
             self._work_left -= solver.deterministic_time
@@ -74,10 +74,10 @@ class Minimiser:
         self.is_spent = True
 
     def _is_cut(self, places: dict[int, int]) -> bool:
-        """Add what rules an optimal solution out that the judge does not accept."""
+        """Cut off an optimal solution above the limit; False where it is within the limit."""
         pairs = self.encoding.pairs
-        found = self.incumbent.offer(pairs.expanded(places), STAGE)
-        if pairs.limit_bytes is None or found.memory_bytes <= pairs.limit_bytes:
+        cost = self.incumbent.offer(pairs.expanded(places), STAGE)
+        if pairs.limit_bytes is None or cost.memory_bytes <= pairs.limit_bytes:
             return False
         missing = [
             moment
@@ -97,27 +97,27 @@ class Minimiser:
         parameters.random_seed = _SEED
         parameters.linearization_level = 2
         parameters.symmetry_level = 0
-        parameters.catch_sigint_signal = False  # who asks for an end says so by the deadline's stop
+        parameters.catch_sigint_signal = False  # the deadline's stop ends a search on request
         parameters.max_deterministic_time = self._work_left
-        left = self.deadline.left_s()
-        if left is not None:
-            if left <= 0:
+        remaining_s = self.deadline.left_s()
+        if remaining_s is not None:
+            if remaining_s <= 0:
                 raise OutOfTime
-            parameters.max_time_in_seconds = left
+            parameters.max_time_in_seconds = remaining_s
         solver.best_bound_callback = lambda bound: self._guarded(solver, lambda: self._bound(bound))
         return solver
 
     def _bound(self, objective: float) -> None:
         self.raise_bound(self.encoding.bound_ns(objective), STAGE)
 
-    def _places(self, values: _Offering | cp_model.CpSolver) -> dict[int, int]:
+    def _places(self, values: _SolutionCallback | cp_model.CpSolver) -> dict[int, int]:
         return {
             node: next(k for k, literal in enumerate(literals) if values.boolean_value(literal))
             for node, literals in self.encoding.states.items()
         }
 
     def _guarded(self, solver: cp_model.CpSolver, act: Callable[[], None]) -> None:
-        """Exceptions of a report do not survive the way through CP-SAT: they are kept for `run`."""
+        """Run a callback. CP-SAT does not propagate exceptions: they are stored for `run`."""
         if self._failure is not None:
             return
         try:
@@ -130,7 +130,7 @@ class Minimiser:
 
 @contextmanager
 def _stoppable(solver: cp_model.CpSolver, deadline: Deadline) -> Iterator[None]:
-    """End the search where the deadline's stop is asked for: CP-SAT does not ask."""
+    """End the search once the deadline's stop returns True, which CP-SAT does not poll."""
     if deadline.stop is never:
         yield
         return
@@ -150,7 +150,7 @@ def _stoppable(solver: cp_model.CpSolver, deadline: Deadline) -> Iterator[None]:
         watcher.join()
 
 
-class _Offering(cp_model.CpSolverSolutionCallback):
+class _SolutionCallback(cp_model.CpSolverSolutionCallback):
     def __init__(self, minimiser: Minimiser, solver: cp_model.CpSolver) -> None:
         super().__init__()
         self._minimiser = minimiser

@@ -16,9 +16,9 @@ _EdgeArrays = list[tuple[int, int, FloatArray]]
 
 
 def crossed(pairs: Pairs, before: _Places, behind: _Places) -> dict[int, int] | None:
-    """The cheapest of all cuts within the limit, None where there is none.
+    """The cheapest cut within the limit; None where there is none.
 
-    Neither choice, by places of states, may take what is forbidden.
+    Neither choice, by places of states, may be forbidden.
     """
     order = sorted(pairs.nodes)
     nodes = [(node, table.cost) for node, table in pairs.nodes.items()]
@@ -43,7 +43,7 @@ def _lives(pairs: Pairs) -> set[Life]:
 def _memory(
     pairs: Pairs, life: Life, order: list[int], before: _Places, behind: _Places
 ) -> FloatArray:
-    """By cut, the bytes that count in a lifetime."""
+    """The bytes that count in a lifetime, by cut."""
     nodes = [(n, table.memory[life]) for n, table in pairs.nodes.items() if life in table.memory]
     edges = [
         (a, b, table.memory[life]) for (a, b), table in pairs.edges.items() if life in table.memory
@@ -55,7 +55,7 @@ def _memory(
 def _totals(
     order: list[int], nodes: _NodeArrays, edges: _EdgeArrays, before: _Places, behind: _Places
 ) -> FloatArray:
-    """By cut, the sum of these arrays."""
+    """The sum of these arrays, by cut."""
     rank = {node: place for place, node in enumerate(order)}
     cuts = CutSums(len(order))
     cuts.add_nodes(

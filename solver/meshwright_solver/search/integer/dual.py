@@ -9,8 +9,8 @@ For a price p >= 0 of memory at each moment and messages m, one vector for each 
 is at most the least cost within the limit, whatever the messages. A sweep passes them along the
 order of nodes and never lowers the bound.
 
-Messages are multiples of a quantum: where costs are, too, all sums are exact. Otherwise bounds are
-lowered by what rounding may have added.
+Messages are multiples of a quantum. If costs are as well, all sums are exact; otherwise bounds are
+reduced by the possible rounding error.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from meshwright_solver.common.arrays import FloatArray
 from meshwright_solver.common.deadline import Deadline
 from meshwright_solver.search.integer.pairs import Life, Pairs, PairTable
 
-_ENOUGH = 1e-4  # chosen: sweeps that raise the bound by less than this share of the gap end
+_ENOUGH = 1e-4  # chosen: sweeps end once they raise the bound by less than this share of the gap
 _STEEPEST = 2.0**10  # chosen: the limit's price over all costs; leaves costs 42 of their 52 bits
 _EPSILON = 2.0**-52
 
 
 class Dual:
-    """Messages over pairs that stay as they are. prices: a number for each moment."""
+    """Messages over fixed pairs. prices: one for each moment."""
 
     def __init__(self, pairs: Pairs) -> None:
         self.pairs = pairs
@@ -46,23 +46,23 @@ class Dual:
         self.price(np.zeros(pairs.moments))
 
     def price(self, prices: FloatArray) -> None:
-        """Prices too steep for the precision of costs are cut."""
+        """Set the prices. Prices too steep for the precision of costs are scaled down."""
         limit = self.pairs.limit_bytes or 0.0
         if float(prices.sum()) * limit > _STEEPEST * self.magnitude:
             prices = prices * (_STEEPEST * self.magnitude / (float(prices.sum()) * limit))
         self.prices = prices
         self.nodes = {node: self._priced(self.pairs.nodes[node]) for node in self.order}
         self.tables = {key: self._priced(self.pairs.edges[key]) for key in self.keys}
-        # exact where there is no price and no cost that is no multiple of the quantum
-        own = [*self.nodes.values(), *self.tables.values()]
-        known = {id(array): array for array in own}
-        terms = len(own) + 2 * len(self.keys)
+        # exact without prices, if all costs are multiples of the quantum
+        arrays = [*self.nodes.values(), *self.tables.values()]
+        known = {id(array): array for array in arrays}
+        terms = len(arrays) + 2 * len(self.keys)
         exact = not prices.any() and all(self._is_whole(array) for array in known.values())
         self.error_ns = 0.0 if exact else 4 * _EPSILON * terms * self.largest()
         self.bound_ns = -math.inf
 
     def largest(self) -> float:
-        """No partial sum under the prices is larger."""
+        """An upper bound of every partial sum under the prices."""
         limit = self.pairs.limit_bytes or 0.0
         return self.magnitude + float(self.prices.sum()) * limit
 
@@ -81,7 +81,7 @@ class Dual:
         return float(self.prices[life[0] : life[1]].sum())
 
     def improve(self, sweeps: int, deadline: Deadline, upper_ns: float = math.inf) -> float:
-        """The bound after at most so many sweeps there and back. Raises OutOfTime."""
+        """The bound after at most `sweeps` sweeps there and back. Raises OutOfTime."""
         for _ in range(sweeps):
             deadline.check()
             self._sweep(self.order, 1)
@@ -111,7 +111,7 @@ class Dual:
                 self.messages[node, other] = self.messages[node, other] - share
 
     def _collected(self, node: int, other: int) -> FloatArray:
-        """By state of the node: the least of the pair without the other's message."""
+        """The least of the pair without the other's message, by state of the node."""
         if node < other:
             least = (self.tables[node, other] - self.messages[other, node]).min(axis=1)
         else:
@@ -134,16 +134,16 @@ class Dual:
         return math.fsum([*parts, *self.constants()]) - self.error_ns
 
     def constants(self) -> list[float]:
-        """Of what is gone, and the price of the limit."""
-        found = list(self.pairs.constant_ns)
+        """The costs of eliminated parts, and the price of the limit."""
+        constants = list(self.pairs.constant_ns)
         for life, parts in self.pairs.constant_bytes.items():
-            found += [self.price_of(life) * part for part in parts]
+            constants += [self.price_of(life) * part for part in parts]
         if self.pairs.limit_bytes is not None and self.prices.any():
-            found.append(-float(self.prices.sum()) * self.pairs.limit_bytes)
-        return found
+            constants.append(-float(self.prices.sum()) * self.pairs.limit_bytes)
+        return constants
 
     def decoded(self) -> dict[int, int] | None:
-        """A choice of places, node by node in order; None where it ends in a forbidden pair."""
+        """A choice of places, node by node in order; None where it reaches a forbidden pair."""
         chosen: dict[int, int] = {}
         for node in self.order:
             total = self.nodes[node]
@@ -178,9 +178,9 @@ class Dual:
         return chosen
 
     def fix(self, upper_ns: float) -> bool:
-        """Forbid states and pairs that only choices above `upper_ns` take; whether there are any.
+        """Forbid states and pairs that only choices above `upper_ns` take; True if there are any.
 
-        A node's star, its pairs and their other ends, is bounded as a whole.
+        The star of a node, its pairs and their other ends, is bounded as a whole.
         """
         room = upper_ns - self._bound() + 2 * self.error_ns
         pairs = self.pairs
@@ -188,7 +188,7 @@ class Dual:
             room = 0.0
         rest = {node: self.node_rest(node) for node in self.order}
         excess = {node: values - values.min() for node, values in rest.items()}
-        found = False
+        has_forbidden = False
         star: dict[int, FloatArray] = {}
         for node in self.order:
             star[node] = excess[node]
@@ -201,18 +201,18 @@ class Dual:
             table = pairs.edges[a, b]
             if (over & np.isfinite(table.cost)).any():
                 pairs.edges[a, b] = PairTable(np.where(over, np.inf, table.cost), table.memory)
-                found = True
+                has_forbidden = True
         for node in self.order:
             over = star[node] > room
             table = pairs.nodes[node]
             if (over & np.isfinite(table.cost)).any():
                 pairs.nodes[node] = PairTable(np.where(over, np.inf, table.cost), table.memory)
-                found = True
-        return found
+                has_forbidden = True
+        return has_forbidden
 
 
 def _magnitude(pairs: Pairs) -> float:
-    """No partial sum of costs is larger."""
+    """An upper bound of every partial sum of costs."""
     total = 0.0
     known: dict[int, float] = {}
     for table in (*pairs.nodes.values(), *pairs.edges.values()):

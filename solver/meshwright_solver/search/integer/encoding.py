@@ -3,12 +3,12 @@
     x[n, s]     one literal for each state, exactly one for each node
     z[e, I, J]  one literal for each pair of classes of states that a pair's table tells apart;
                 row I: the z[e, I, J] are x[a, I], column J: they are x[b, J]  (local consistency)
-    memory      for each moment asked for, slack = limit - sum of memories >= 0
+    memory      for each added moment, slack = limit - sum of memories >= 0
     objective   costs as the dual leaves them, all 0 or more, and its prices times the slacks
 
 Costs are multiples of 1 / cost_scale, memories of 1 / memory_scale, powers of two. Memories are
-rounded down, so that no choice within the limit is lost; costs to the nearest, by which bounds are
-corrected (`error_ns`); numbers that are such multiples are not rounded at all.
+rounded down, so that no choice within the limit is lost. Costs are rounded to the nearest multiple,
+and bounds are corrected by the error (`error_ns`). Exact multiples are not rounded.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ AnyInt = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Whole:
-    """A table of whole numbers: what the dual leaves of the cost, -1 where forbidden; memories."""
+    """A table of whole numbers: the dual's reduced cost, -1 where forbidden; and the memories."""
 
     cost: AnyInt
     memory: dict[Life, AnyInt]
 
 
 class Encoding:
-    """One model; rows of memory are added as moments turn out to matter."""
+    """A CP-SAT model; memory rows are added for the moments that matter."""
 
     def __init__(self, dual: Dual, upper_ns: float) -> None:
         self.dual = dual
@@ -66,7 +66,7 @@ class Encoding:
             self.add_row(int(moment))
 
     def bound_ns(self, objective: float) -> float:
-        """No choice costs less where no solution has a smaller objective."""
+        """The lower bound in ns that follows from a bound of the objective."""
         floor = math.floor(objective)
         if abs(floor) >= 2**53:
             floor -= abs(floor) >> 51
@@ -105,7 +105,7 @@ class Encoding:
             self._prices = [round(float(p)) for p in per_unit]
 
     def _whole_tables(self) -> tuple[dict[int, _Whole], dict[tuple[int, int], _Whole]]:
-        """Messages applied, the least of every row and column moved to where it belongs."""
+        """The tables after the messages, with the least of every row and column in the nodes."""
         pairs, dual = self.pairs, self.dual
         nodes = {node: self._whole(table) for node, table in pairs.nodes.items()}
         edges = {}
@@ -126,8 +126,8 @@ class Encoding:
                 for end, axis in ((a, 0), (b, 1)):
                     part = array.min(axis=1 - axis)
                     array = array - np.expand_dims(part, 1 - axis)
-                    own = nodes[end].memory
-                    own[life] = own[life] + part if life in own else part
+                    node_memory = nodes[end].memory
+                    node_memory[life] = node_memory[life] + part if life in node_memory else part
                 whole.memory[life] = array
             memory = {life: array for life, array in whole.memory.items() if array.any()}
             edges[a, b] = _Whole(np.where(forbidden, -1, cost), memory)
@@ -177,7 +177,7 @@ class Encoding:
         self._take(literals, whole.cost, whole.memory)
 
     def _take(self, literals: Sequence[Literal], cost: AnyInt, memory: dict[Life, AnyInt]) -> None:
-        """Exactly one of the literals is true; its cost and memory count."""
+        """Count cost and memory of literals, of which exactly one is true."""
         least = int(cost.min())
         self._constant += least
         self._objective += [
@@ -188,8 +188,10 @@ class Encoding:
         for life, array in memory.items():
             low = int(array.min())
             self._fixed_usage[life] = self._fixed_usage.get(life, 0) + low
-            own = self._usage.setdefault(life, [])
-            own += [(lit, int(m) - low) for lit, m in zip(literals, array, strict=True) if m > low]
+            usage = self._usage.setdefault(life, [])
+            usage += [
+                (lit, int(m) - low) for lit, m in zip(literals, array, strict=True) if m > low
+            ]
 
     def _add_pair(self, a: int, b: int, whole: _Whole) -> None:
         rows = _classes([whole.cost, *whole.memory.values()])
@@ -198,24 +200,24 @@ class Encoding:
         second = _firsts(columns)
         cost = whole.cost[np.ix_(first, second)]
         memory = {life: array[np.ix_(first, second)] for life, array in whole.memory.items()}
-        own = self._class_literals(self.states[a], rows)
-        theirs = self._class_literals(self.states[b], columns)
+        row_literals = self._class_literals(self.states[a], rows)
+        column_literals = self._class_literals(self.states[b], columns)
         allowed = cost >= 0
         if not cost[allowed].any() and not memory:
-            self._support(own, theirs, allowed)
-            self._support(theirs, own, allowed.T)
+            self._support(row_literals, column_literals, allowed)
+            self._support(column_literals, row_literals, allowed.T)
             return
         joint: dict[tuple[int, int], Literal] = {}
         for i, j in np.argwhere(allowed).tolist():
             if allowed[i].sum() == 1:
-                joint[i, j] = own[i]
+                joint[i, j] = row_literals[i]
             elif allowed[:, j].sum() == 1:
-                joint[i, j] = theirs[j]
+                joint[i, j] = column_literals[j]
             else:
                 joint[i, j] = self._literal()
-        for i, literal in enumerate(own):
+        for i, literal in enumerate(row_literals):
             self._is_sum(literal, [joint[i, j] for j in np.flatnonzero(allowed[i]).tolist()])
-        for j, literal in enumerate(theirs):
+        for j, literal in enumerate(column_literals):
             self._is_sum(literal, [joint[i, j] for i in np.flatnonzero(allowed[:, j]).tolist()])
         places = list(joint)
         index = tuple(np.array(places).T)
@@ -227,16 +229,16 @@ class Encoding:
 
     def _class_literals(self, literals: list[Literal], classes: IntArray) -> list[Literal]:
         """A literal for each class of states."""
-        found: list[Literal] = []
+        class_literals: list[Literal] = []
         for number in range(int(classes.max()) + 1):
-            own = [literals[place] for place in np.flatnonzero(classes == number).tolist()]
-            if len(own) == 1:
-                found.append(own[0])
+            members = [literals[place] for place in np.flatnonzero(classes == number).tolist()]
+            if len(members) == 1:
+                class_literals.append(members[0])
                 continue
             literal = self._literal()
-            self._is_sum(literal, own)
-            found.append(literal)
-        return found
+            self._is_sum(literal, members)
+            class_literals.append(literal)
+        return class_literals
 
     def _is_sum(self, literal: Literal, parts: list[Literal]) -> None:
         if len(parts) == 1:
@@ -247,22 +249,25 @@ class Encoding:
         self.model.add_exactly_one([*parts, ~literal])
 
     def _support(
-        self, own: list[Literal], theirs: list[Literal], allowed: NDArray[np.bool_]
+        self,
+        row_literals: list[Literal],
+        column_literals: list[Literal],
+        allowed: NDArray[np.bool_],
     ) -> None:
-        for i, literal in enumerate(own):
+        for i, literal in enumerate(row_literals):
             if not allowed[i].all():
-                near = [theirs[j] for j in np.flatnonzero(allowed[i]).tolist()]
+                near = [column_literals[j] for j in np.flatnonzero(allowed[i]).tolist()]
                 self.model.add_bool_or([*near, ~literal])
 
     def add_row(self, moment: int) -> None:
-        """No more memory than the limit at this moment."""
+        """Limit the memory at this moment."""
         assert self.pairs.limit_bytes is not None
         self.moments.add(moment)
         limit = math.floor(self.pairs.limit_bytes * self.memory_scale * (1 + 4 * _EPSILON))
         terms: list[tuple[Literal, int]] = []
-        for life, own in self._usage.items():
+        for life, usage in self._usage.items():
             if life[0] <= moment < life[1]:
-                terms += own
+                terms += usage
         room = limit - sum(
             fixed for life, fixed in self._fixed_usage.items() if life[0] <= moment < life[1]
         )
@@ -280,7 +285,7 @@ class Encoding:
         self._objective.append((slack, price))
 
     def exclude(self, places: dict[int, int]) -> None:
-        """This choice is no solution."""
+        """Exclude this choice from the solutions."""
         self.model.add_bool_or([~self.states[node][place] for node, place in places.items()])
 
     def minimise(self, upper_ns: float) -> None:
@@ -305,10 +310,12 @@ class Encoding:
 
 
 def _classes(tables: Iterable[AnyInt]) -> IntArray:
-    """Numbers of the rows, equal where the rows of all tables are."""
+    """The class of every row; rows that are equal in all tables share a class."""
     joined = np.ascontiguousarray(np.concatenate(list(tables), axis=1))
-    found: dict[bytes, int] = {}
-    return np.array([found.setdefault(row.tobytes(), len(found)) for row in joined], dtype=np.int64)
+    numbers: dict[bytes, int] = {}
+    return np.array(
+        [numbers.setdefault(row.tobytes(), len(numbers)) for row in joined], dtype=np.int64
+    )
 
 
 def _firsts(classes: IntArray) -> IntArray:

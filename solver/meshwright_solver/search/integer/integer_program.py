@@ -1,13 +1,13 @@
 """Exact search over a cost graph as an integer program.
 
     1. reductions              solver/meshwright_solver/search/integer/reductions.py
-    2. bounds by messages, prices of memory, choices read off them   dual.py, pricing.py
+    2. bounds by messages, prices of memory, choices decoded from them   dual.py, pricing.py
     3. states and pairs that only dearer choices take are forbidden; again from 1
-    4. what is left: lists of partial choices where no pair is      knapsack.py
-       else OR-tools CP-SAT                                         encoding.py, cp_sat.py
+    4. the rest: lists of partial choices if no pair remains        knapsack.py
+       otherwise OR-tools CP-SAT                                    encoding.py, cp_sat.py
 
-Tables are of one node or two, never larger: it answers where elimination meets a table that is too
-large. Rows of memory are added where a solution exceeds the limit.
+Tables are of one node or two, never larger: this search works where elimination needs a table
+that is too large. Rows of memory are added where a solution exceeds the limit.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from meshwright_solver.search.integer.pricing import Listener, climb
 from meshwright_solver.search.integer.reductions import NoChoice, reduce
 
 _ROUNDS = 6  # chosen: later rounds hardly forbid anything
-_WORTH_A_ROUND = 0.9  # chosen: of the pairs, no more may be left
+_WORTH_A_ROUND = 0.9  # chosen: another round needs pairs reduced to this share
 _MOST_PAIRS = 3_000_000  # chosen: some 3 GB of literals and clauses
 
 
@@ -40,8 +40,8 @@ def exact(
     report: Report | None = None,
     start: IntArray | None = None,
 ) -> Outcome:
-    """Deterministic where time does not cut it. Of the budget, sizes of tables and numbers of
-    labels do not count: there are no tables beyond pairs, and no labels."""
+    """Deterministic unless time runs out. The budget's limits of tables and labels do not apply:
+    there are no tables beyond pairs, and no labels."""
     return _Run(graph, budget, report, start).outcome()
 
 
@@ -57,7 +57,7 @@ class _Run(SearchState):
 
     @property
     def target_ns(self) -> float:
-        """Choices that cost more are of no use."""
+        """The cost that a useful choice must undercut."""
         return min(self.incumbent.cost_ns, self.budget.cutoff_ns)
 
     def _search(self) -> None:
@@ -65,7 +65,7 @@ class _Run(SearchState):
         pairs = pairs_of(self.graph)
         incumbent.raise_bound(pairs.least_ns(), "start")
         prices: FloatArray | None = None
-        left = math.inf
+        entries_before = math.inf
         listener = Listener(
             lambda places: self._offer(pairs, places),
             lambda bound_ns: self._raise_bound(bound_ns, "messages"),
@@ -83,9 +83,9 @@ class _Run(SearchState):
             prices = dual.prices
             if incumbent.is_closed() or self.is_beaten():
                 return
-            if number == _ROUNDS - 1 or pairs.entries() > _WORTH_A_ROUND * left:
+            if number == _ROUNDS - 1 or pairs.entries() > _WORTH_A_ROUND * entries_before:
                 break
-            left = pairs.entries()
+            entries_before = pairs.entries()
             dual.fix(self.target_ns)
         places = cheapest(dual, self.target_ns, deadline)
         if places is None:
@@ -97,21 +97,21 @@ class _Run(SearchState):
         self.incumbent.offer(pairs.expanded(places), "messages")
 
     def _conclude(self, pairs: Pairs, places: dict[int, int], stage: str) -> None:
-        """These are the places of a cheapest choice of what is left."""
-        found = self.incumbent.offer(pairs.expanded(places), stage)
+        """Offer a cheapest choice of the remaining pairs, by places."""
+        cost = self.incumbent.offer(pairs.expanded(places), stage)
         limit = self.graph.memory_limit_bytes
-        if limit is not None and found.memory_bytes > limit:
-            if found.memory_bytes > limit * (1 + 2 * pairs.memory_error):
+        if limit is not None and cost.memory_bytes > limit:
+            if cost.memory_bytes > limit * (1 + 2 * pairs.memory_error):
                 raise NoChoice
             self.notes.append("gap left open: a choice lies within rounding of the limit")
-        self._raise_bound(found.cost_ns, stage)
+        self._raise_bound(cost.cost_ns, stage)
 
     def _solve(self, dual: Dual) -> None:
         entries = dual.pairs.entries()
         if entries > _MOST_PAIRS:
             self.notes.append(f"gap left open: {entries:,} pairs of states are too many for CP-SAT")
             return
-        # OR-tools load pandas, and take as long as all of the planner: not for who needs them not
+        # OR-tools load pandas, which takes as long as all of the planner: import only if needed
         from meshwright_solver.search.integer.cp_sat import Minimiser
         from meshwright_solver.search.integer.encoding import Encoding
 
@@ -128,25 +128,25 @@ class _Run(SearchState):
         self.is_beaten()
 
     def _hint(self, pairs: Pairs) -> dict[int, int]:
-        """The incumbent, where its states are left."""
+        """The places of the incumbent's states that remain."""
         if self.incumbent.choice is None:
             return {}
-        found = {}
+        hint = {}
         for node, states in pairs.states.items():
             place = int(np.searchsorted(states, self.incumbent.choice[node]))
             if place < len(states) and states[place] == self.incumbent.choice[node]:
-                found[node] = place
-        return found
+                hint[node] = place
+        return hint
 
     def _raise_bound(self, bound_ns: float, stage: str) -> None:
-        """What cost more than the target may be gone from the pairs."""
+        """Raise the bound, at most to the target: dearer choices may be missing in the pairs."""
         self.incumbent.raise_bound(min(bound_ns, self.target_ns), stage)
 
     def _is_enough(self) -> bool:
         return self.incumbent.is_closed() or self.reaches_cutoff()
 
     def _close(self) -> None:
-        """No choice is left that costs less than the target."""
+        """Conclude that no choice costs less than the target."""
         if self.target_ns < math.inf:
             self._raise_bound(math.inf, "reductions")
             self.is_beaten()

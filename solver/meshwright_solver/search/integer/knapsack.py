@@ -1,9 +1,9 @@
-"""Pairs without pairs: one state of every node within the limit, by lists of partial choices.
+"""The knapsack search for pairs without edges: one state of every node within the limit.
 
-Node by node, of two partial choices the one that costs and takes no less goes; so do those whose
-cost with the least of the rest, under the dual's price of memory, is above what is of use. Equal
-nodes, as repeats leave them, make lists that hardly grow; an integer program cannot tell their
-choices apart.
+It extends lists of partial choices node by node. It drops a partial choice that costs and takes no
+less than another. It also drops one whose cost with the least of the rest, under the dual's price
+of memory, exceeds the useful cost. For equal nodes, which repeats leave, the lists hardly grow; an
+integer program cannot tell their choices apart.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from meshwright_solver.search.integer.dual import Dual
 from meshwright_solver.search.integer.pairs import PairTable
 from meshwright_solver.search.integer.reductions import NoChoice
 
-_MOST_HELD = 20_000_000  # chosen: 500 MB of lists and of what they were made from
+_MOST_HELD = 20_000_000  # chosen: 500 MB of lists and of their sources
 _ROUNDING = 1e-12  # chosen: sums may err by this share
 
 
 @dataclass(frozen=True, slots=True)
 class _KnapsackStage:
-    """By partial choice: its place among those of the nodes before, and the node's state."""
+    """By partial choice: the place of its parent in the stage before, and the node's state."""
 
     parent: IntArray
     state: IntArray
@@ -51,30 +51,30 @@ def cheapest(dual: Dual, upper_ns: float, deadline: Deadline) -> dict[int, int] 
     cost, memory = np.zeros(1), np.zeros(1)
     stages: list[_KnapsackStage] = []
     held = 0
-    for k, (own_cost, own_memory) in enumerate(values):
+    for k, (node_cost, node_memory) in enumerate(values):
         deadline.check()
-        width = len(own_cost)
+        width = len(node_cost)
         if len(cost) * width > _MOST_HELD - held:
             return None
-        cost = (cost[:, None] + own_cost).ravel()
-        memory = (memory[:, None] + own_memory).ravel()
+        cost = (cost[:, None] + node_cost).ravel()
+        memory = (memory[:, None] + node_memory).ravel()
         of_use = memory + least_memory[k] <= room
         of_use &= cost + price * memory + least_priced[k] <= most
-        kept = np.flatnonzero(of_use)
-        kept = kept[np.lexsort((cost[kept], memory[kept]))]
-        before = np.minimum.accumulate(np.append(np.inf, cost[kept]))[:-1]
-        kept = kept[cost[kept] < before]
-        if not kept.size:
+        survivors = np.flatnonzero(of_use)
+        survivors = survivors[np.lexsort((cost[survivors], memory[survivors]))]
+        before = np.minimum.accumulate(np.append(np.inf, cost[survivors]))[:-1]
+        survivors = survivors[cost[survivors] < before]
+        if not survivors.size:
             raise NoChoice
-        cost, memory = cost[kept], memory[kept]
-        stages.append(_KnapsackStage(kept // width, kept % width))
-        held += 2 * len(kept)
+        cost, memory = cost[survivors], memory[survivors]
+        stages.append(_KnapsackStage(survivors // width, survivors % width))
+        held += 2 * len(survivors)
     place = int(cost.argmin())
-    found: dict[int, int] = {}
+    places: dict[int, int] = {}
     for node, stage in zip(reversed(order), reversed(stages), strict=True):
-        found[node] = int(stage.state[place])
+        places[node] = int(stage.state[place])
         place = int(stage.parent[place])
-    return found
+    return places
 
 
 def _memory(table: PairTable) -> FloatArray:
@@ -85,5 +85,5 @@ def _memory(table: PairTable) -> FloatArray:
 
 
 def _after(least: list[float]) -> FloatArray:
-    """By node: the sum over those behind it."""
+    """The sum over the later nodes, by node."""
     return np.append(np.cumsum(least[::-1])[::-1][1:], 0.0)

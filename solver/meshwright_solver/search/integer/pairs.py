@@ -1,10 +1,10 @@
-"""A cost graph while it is being reduced: one table for each node, one for each pair of nodes.
+"""A cost graph under reduction: one table for each node, one for each pair of nodes.
 
-Memory lies beside cost, by the lifetime in which it counts; without a limit it is left out. Every
-reduction keeps the least cost within the limit and some choice that attains it. `expanded` turns a
-choice of what is left into one of the whole graph.
+Memory is stored beside cost, by the lifetime in which it counts; without a limit it is omitted.
+Every reduction keeps the least cost within the limit and some choice that attains it. `expanded`
+turns a choice of the remaining nodes into one of the whole graph.
 
-Derived arrays are made once for all tables that hold the very same arrays: repeats stay shared.
+Derived arrays are computed once for all tables that hold the very same arrays: repeats stay shared.
 """
 
 from __future__ import annotations
@@ -31,19 +31,21 @@ Life = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class PairTable:
-    """What a node (k,) or a pair (k, l) costs and takes; no array of `memory` is all zero."""
+    """Cost and memory of a node (k,) or a pair (k, l); no array of `memory` is all zero."""
 
     cost: FloatArray
     memory: Mapping[Life, FloatArray]
 
     def key(self) -> tuple[int, ...]:
-        """Equal where all arrays are the same objects."""
-        own = [number for life in sorted(self.memory) for number in (*life, id(self.memory[life]))]
-        return (id(self.cost), *own)
+        """A key that is equal where all arrays are the same objects."""
+        memory_key = [
+            number for life in sorted(self.memory) for number in (*life, id(self.memory[life]))
+        ]
+        return (id(self.cost), *memory_key)
 
 
 class Memo:
-    """Results by the arrays they are made of; keeps those alive, so that no id is used twice."""
+    """A cache by source arrays. It holds these arrays, so that no id is used twice."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[object, ...], tuple[Sequence[PairTable], object]] = {}
@@ -52,12 +54,12 @@ class Memo:
         whole = (*key, *(table.key() for table in tables))
         if whole not in self._known:
             self._known[whole] = (tables, make())
-        found: T = self._known[whole][1]  # type: ignore[assignment]  # made under this key
-        return found
+        result: T = self._known[whole][1]  # type: ignore[assignment]  # made under this key
+        return result
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
+class EliminatedNode:
     """An eliminated node: its state (of the whole graph) by the live places of its neighbours."""
 
     node: int
@@ -68,7 +70,7 @@ class Gone:
 
 @dataclass
 class Pairs:
-    """states: by node, its states that are left. constant_ns, constant_bytes: of what is gone.
+    """states: the remaining ones of each node. constant_ns, constant_bytes: of eliminated parts.
 
     memory_error: sums of memories may err by this share of the limit; whole bytes do not.
     """
@@ -82,7 +84,7 @@ class Pairs:
     around: dict[int, set[int]] = field(default_factory=dict)
     constant_ns: list[float] = field(default_factory=list)
     constant_bytes: dict[Life, list[float]] = field(default_factory=dict)
-    gone: list[Gone] = field(default_factory=list)
+    gone: list[EliminatedNode] = field(default_factory=list)
     memo: Memo = field(default_factory=Memo)
 
     @property
@@ -93,7 +95,7 @@ class Pairs:
         return sum(table.cost.size for table in self.edges.values())
 
     def least_ns(self) -> float:
-        """A bound without any search: each table's least."""
+        """A lower bound without a search: the sum of each table's least."""
         tables = [*self.nodes.values(), *self.edges.values()]
         by_id = {id(table.cost): table.cost for table in tables}
         times = Counter(id(table.cost) for table in tables)
@@ -112,8 +114,8 @@ class Pairs:
             a, b, table = b, a, self.memo.get(("transposed",), [table], lambda: transposed(table))
         known = self.edges.get((a, b))
         if known is not None:
-            own = (known, table)
-            table = self.memo.get(("sum",), own, lambda: added(*own))
+            summands = (known, table)
+            table = self.memo.get(("sum",), summands, lambda: added(*summands))
         self.edges[a, b] = table
         self.around[a].add(b)
         self.around[b].add(a)
@@ -123,12 +125,14 @@ class Pairs:
         self.around[a].discard(b)
         self.around[b].discard(a)
 
-    def keep(self, node: int, kept: NDArray[np.bool_]) -> None:
-        """Only these states of a node are left."""
-        mask = kept.tobytes()
+    def keep(self, node: int, flags: NDArray[np.bool_]) -> None:
+        """Restrict a node to the flagged states."""
+        mask = flags.tobytes()
         table = self.nodes[node]
-        self.nodes[node] = self.memo.get((mask, 0), [table], lambda: taken(table, kept, 0))
-        self.states[node] = self.states[node][kept]
+        self.nodes[node] = self.memo.get(
+            (mask, 0), [table], lambda: selected_states(table, flags, 0)
+        )
+        self.states[node] = self.states[node][flags]
         for other in self.around[node]:
             pair = (min(node, other), max(node, other))
             axis = pair.index(node)
@@ -136,47 +140,47 @@ class Pairs:
             self.edges[pair] = self.memo.get(
                 (mask, axis),
                 [edge],
-                lambda edge=edge, axis=axis: taken(edge, kept, axis),  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+                lambda edge=edge, axis=axis: selected_states(edge, flags, axis),  # type: ignore[misc]  # mypy cannot infer a lambda with a default
             )
 
     def drop(self, node: int) -> None:
-        """Forget a node without edges."""
+        """Remove a node without edges."""
         assert not self.around[node]
         del self.nodes[node], self.states[node], self.around[node]
 
     def cost_ns(self, choice: Mapping[int, int]) -> float:
-        """Of a choice of what is left, by places."""
+        """The cost of a choice of the remaining nodes, by places."""
         parts = [float(table.cost[choice[node]]) for node, table in self.nodes.items()]
         parts += [float(t.cost[choice[a], choice[b]]) for (a, b), t in self.edges.items()]
         return math.fsum([*parts, *self.constant_ns])
 
     def profile(self, choice: Mapping[int, int]) -> FloatArray:
-        """Memory at each moment of a choice of what is left, by places."""
-        found = np.zeros(self.moments)
+        """The memory at each moment of a choice of the remaining nodes, by places."""
+        memory_bytes = np.zeros(self.moments)
         for life, parts in self.constant_bytes.items():
-            found[life[0] : life[1]] += sum(parts)
+            memory_bytes[life[0] : life[1]] += sum(parts)
         for node, table in self.nodes.items():
             for life, array in table.memory.items():
-                found[life[0] : life[1]] += array[choice[node]]
+                memory_bytes[life[0] : life[1]] += array[choice[node]]
         for (a, b), table in self.edges.items():
             for life, array in table.memory.items():
-                found[life[0] : life[1]] += array[choice[a], choice[b]]
-        return found
+                memory_bytes[life[0] : life[1]] += array[choice[a], choice[b]]
+        return memory_bytes
 
     def expanded(self, choice: Mapping[int, int]) -> IntArray:
-        """States of all nodes of the cost graph from the places of those left."""
-        found = {node: int(self.states[node][place]) for node, place in choice.items()}
+        """The states of all nodes of the cost graph, from the places of the remaining ones."""
+        states = {node: int(self.states[node][place]) for node, place in choice.items()}
         for gone in reversed(self.gone):
             index = tuple(
-                int(np.searchsorted(live, found[other]))
+                int(np.searchsorted(live, states[other]))
                 for other, live in zip(gone.neighbours, gone.live, strict=True)
             )
-            found[gone.node] = int(gone.state[index])
-        return np.array([found[node] for node in range(len(found))], dtype=np.int64)
+            states[gone.node] = int(gone.state[index])
+        return np.array([states[node] for node in range(len(states))], dtype=np.int64)
 
 
 def pairs_of(graph: CostGraph) -> Pairs:
-    """Parallel edges add up; a projection is a table of 0 and FORBIDDEN."""
+    """The pairs of a graph. Parallel edges add up; a projection is a table of 0 and FORBIDDEN."""
     timeline = graph.timeline
     moments = 1 if timeline is None else max(1, timeline.moments)
     limited = graph.memory_limit_bytes is not None
@@ -229,13 +233,13 @@ def transposed(table: PairTable) -> PairTable:
     return PairTable(table.cost.T, {life: array.T for life, array in table.memory.items()})
 
 
-def taken(table: PairTable, kept: NDArray[np.bool_], axis: int) -> PairTable:
+def selected_states(table: PairTable, flags: NDArray[np.bool_], axis: int) -> PairTable:
     return PairTable(
-        np.compress(kept, table.cost, axis),
+        np.compress(flags, table.cost, axis),
         {
             life: part
             for life, array in table.memory.items()
-            if (part := np.compress(kept, array, axis)).any()
+            if (part := np.compress(flags, array, axis)).any()
         },
     )
 

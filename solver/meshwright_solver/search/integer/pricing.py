@@ -1,4 +1,4 @@
-"""Prices of memory that make a dual bound high, and choices found on the way.
+"""Prices of memory that raise a dual bound, and the choices that they yield.
 
 Where memory can peak at one moment only, two choices bracket the best price
 (`meshwright_solver.search.core.memory_bracket`). With more moments the prices follow the excess of
@@ -29,16 +29,16 @@ _STEP = 1.1  # chosen: from the best price of an earlier round
 _FIRST_STEP = 4.0  # chosen: from a guess
 _ON_THE_LINE = 1e-9  # chosen: of the value; no choice lies below the two lines
 _MOVES = 3  # chosen: rounds of moves of single nodes; more hardly find any
-_HOPED = 0.05  # chosen: how far above the bound a choice may be, where none is known
-_SHORTER = 0.9  # chosen: of a stride that did not raise the bound
+_HOPED = 0.05  # chosen: the assumed gap between bound and choice, where no choice is known
+_SHORTER = 0.9  # chosen: factor of the stride after a step that did not raise the bound
 _NEAR = 1e-3  # chosen: a first price that costs this share of the bound
 
-_Places = dict[int, int]  # node -> place among the states that are left of it
+_Places = dict[int, int]  # node -> place among its remaining states
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Who takes choices of places and bounds, and knows when they are good enough."""
+    """The receiver of choices (by places) and bounds, which decides when they are good enough."""
 
     offer: Callable[[dict[int, int]], None]
     raise_bound: Callable[[float], None]
@@ -60,14 +60,14 @@ class _Line:
 
     @property
     def priced(self) -> PricedChoice[_Places]:
-        """As a line over the price of the one moment, with its memory less the limit."""
+        """The line over the price of the one moment, with memory less the limit."""
         return PricedChoice(self.places, ChoiceCost(self.cost_ns, self.most))
 
 
 def climb(dual: Dual, listener: Listener, deadline: Deadline, prices: FloatArray | None) -> None:
-    """Leave the dual at the best prices found. Raises OutOfTime.
+    """Leave the dual at the best prices. Raises OutOfTime.
 
-    prices: where to begin, None where nothing is known.
+    prices: the first ones to try, None where none are known.
     """
     _Climb(dual, listener, deadline).run(prices)
 
@@ -94,7 +94,7 @@ class _Climb:
         self._at(self.best_prices, _SWEEPS)
 
     def _at(self, prices: FloatArray, sweeps: int) -> _Line | None:
-        """A choice at these prices, handed on with the bound; None where decoding fails."""
+        """A choice at these prices, reported with the bound; None where decoding fails."""
         dual, listener = self.dual, self.listener
         dual.price(prices)
         bound = dual.improve(sweeps, self.deadline, listener.upper_ns())
@@ -112,7 +112,7 @@ class _Climb:
         return _Line(places, pairs.cost_ns(places), excess)
 
     def _bracket(self, line: _Line) -> None:
-        """One moment: a choice on either side of the limit, then where their lines meet."""
+        """One moment: bracket the limit by two choices, then follow where their lines meet."""
         price = float(self.dual.prices[0])
         factor = _STEP
         if price == 0:
@@ -130,11 +130,11 @@ class _Climb:
 
         def solve_below(price: float) -> PricedChoice[_Places] | None:
             meeting = bracket.pair[0].at(price, 0.0)
-            found = solve(price)
+            choice = solve(price)
             is_below = (
-                found is not None and found.at(price, 0.0) < meeting - abs(meeting) * _ON_THE_LINE
+                choice is not None and choice.at(price, 0.0) < meeting - abs(meeting) * _ON_THE_LINE
             )
-            return found if is_below else None
+            return choice if is_below else None
 
         first = price * factor if line.most > 0 else price / factor
         bracket.grow(solve, first, factor, _RAISES)
@@ -145,8 +145,8 @@ class _Climb:
                 return
 
     def _offer_crossed(self, other: PricedChoice[_Places] | None, line: _Line) -> None:
-        """Of two choices, one too large, the other too dear: first nodes as in one, the rest as in
-        the other. Along repeated blocks only one place pays for the change."""
+        """Offer crossovers of two choices, one too large, the other too dear: first nodes as in
+        one, the rest as in the other. Along repeated blocks only the cut pays for the change."""
         if other is None or line.cost_ns == math.inf:
             return
         two = other.choice, line.places
@@ -159,11 +159,11 @@ class _Climb:
         """Several moments: subgradient steps after Polyak."""
         stride = 1.0
         prices = self.dual.prices
-        found: _Line | None = line
+        current: _Line | None = line
         for _ in range(_SUBGRADIENTS):
-            if found is None or self.listener.is_enough():
+            if current is None or self.listener.is_enough():
                 return
-            slope = np.where((found.excess > 0) | (prices > 0), found.excess, 0.0)
+            slope = np.where((current.excess > 0) | (prices > 0), current.excess, 0.0)
             norm = float(slope @ slope)
             if norm == 0:
                 return
@@ -173,6 +173,6 @@ class _Climb:
             step = stride * max(goal - self.best_bound_ns, 0.0) / norm
             prices = np.maximum(prices + step * slope, 0.0)
             before = self.best_bound_ns
-            found = self._at(prices, 1)
+            current = self._at(prices, 1)
             if self.best_bound_ns <= before:
                 stride *= _SHORTER

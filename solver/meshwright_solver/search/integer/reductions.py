@@ -1,4 +1,4 @@
-"""What makes pairs smaller and keeps the least cost within the limit.
+"""Reductions, which make pairs smaller and keep the least cost within the limit.
 
 forbidden     states that cost FORBIDDEN, or whose every pair with a neighbour does
 too dear      states and pairs that with the least of all others cost more than is of use
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from meshwright_solver.common.arrays import FloatArray, IntArray
 from meshwright_solver.common.deadline import Deadline
-from meshwright_solver.search.integer.pairs import Gone, Life, Pairs, PairTable, added
+from meshwright_solver.search.integer.pairs import EliminatedNode, Life, Pairs, PairTable, added
 
 _CUBE_ENTRIES = 500_000  # chosen: milliseconds a node; larger ones wait until states are forbidden
 _ROUNDING = 1e-12  # chosen: sums of costs may err by this share
@@ -30,7 +30,7 @@ class NoChoice(Exception):
 
 
 def reduce(pairs: Pairs, deadline: Deadline, upper_ns: float = math.inf) -> None:
-    """All reductions until none applies; choices above `upper_ns` need not be kept.
+    """Apply all reductions until none applies; choices above `upper_ns` may be lost.
 
     Raises NoChoice and OutOfTime.
     """
@@ -55,8 +55,8 @@ def reduce(pairs: Pairs, deadline: Deadline, upper_ns: float = math.inf) -> None
 
 
 Arc = tuple[int, int]
-"""A node whose states are looked at, and the neighbour that has to support them; or itself, where
-its own costs are looked at."""
+"""A node whose states are checked, and the neighbour that has to support them; or the node twice,
+where its own costs are checked."""
 
 
 def _arcs(pairs: Pairs, nodes: Iterable[int]) -> list[Arc]:
@@ -69,16 +69,17 @@ def _arcs(pairs: Pairs, nodes: Iterable[int]) -> list[Arc]:
 
 
 def _between(pairs: Pairs, nodes: Sequence[int]) -> list[Arc]:
-    """What an elimination changed: the costs of its neighbours, or the pair of them."""
+    """The arcs that an elimination affects: its neighbours' costs, and the pair of them."""
     pair = [(a, b) for a in nodes for b in nodes if b in pairs.around[a]]
     return [*((node, node) for node in nodes), *pair]
 
 
 def _consistent(pairs: Pairs, arcs: Sequence[Arc], deadline: Deadline) -> set[int]:
-    """Forbidden states go (arc consistency, AC-3); the nodes that lost any, and their neighbours.
+    """Remove forbidden states (arc consistency, AC-3); the nodes that lost any, and their
+    neighbours.
 
-    A state goes with the first arc that does not support it, and only arcs towards its node are
-    looked at again. Raises NoChoice and OutOfTime.
+    The first arc that does not support a state removes it. Only arcs towards its node are checked
+    again. Raises NoChoice and OutOfTime.
     """
     changed: set[int] = set()
     work = list(reversed(arcs))
@@ -89,15 +90,15 @@ def _consistent(pairs: Pairs, arcs: Sequence[Arc], deadline: Deadline) -> set[in
         waiting.discard(arc)
         node, other = arc
         if node == other:
-            kept = np.isfinite(pairs.nodes[node].cost)
+            is_supported = np.isfinite(pairs.nodes[node].cost)
         else:
             edge = pairs.edge(node, other)
-            kept = pairs.memo.get(("any",), [edge], lambda edge=edge: _supported(edge))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
-        if kept.all():
+            is_supported = pairs.memo.get(("any",), [edge], lambda edge=edge: _supported(edge))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+        if is_supported.all():
             continue
-        if not kept.any():
+        if not is_supported.any():
             raise NoChoice
-        pairs.keep(node, kept)
+        pairs.keep(node, is_supported)
         changed |= {node, *pairs.around[node]}
         for far in sorted(pairs.around[node]):
             if (far, node) not in waiting:
@@ -111,7 +112,7 @@ def _supported(edge: PairTable) -> NDArray[np.bool_]:
 
 
 def _affordable(pairs: Pairs, upper_ns: float, deadline: Deadline) -> set[int]:
-    """States and pairs that only choices above `upper_ns` take go; the nodes concerned."""
+    """Remove states and pairs that only choices above `upper_ns` take; the nodes concerned."""
     if upper_ns == math.inf:
         return set()
     room = upper_ns - pairs.least_ns()
@@ -136,7 +137,7 @@ def _is_over(cost: FloatArray, room: float) -> bool:
 
 
 def _fitting(pairs: Pairs, deadline: Deadline) -> set[int]:
-    """States and pairs that no choice within the limit takes go; the nodes concerned."""
+    """Remove states and pairs that no choice within the limit takes; the nodes concerned."""
     limit = pairs.limit_bytes
     if limit is None:
         return set()
@@ -153,33 +154,35 @@ def _fitting(pairs: Pairs, deadline: Deadline) -> set[int]:
     room = limit * (1 + pairs.memory_error) - least
     if room.min() < 0:
         raise NoChoice
-    left = {life: float(room[life[0] : life[1]].min()) for life in lives if life[0] < life[1]}
+    room_by_life = {
+        life: float(room[life[0] : life[1]].min()) for life in lives if life[0] < life[1]
+    }
     changed: set[int] = set()
     for node, table in list(pairs.nodes.items()):
-        cost = _without_excess(table, left)
+        cost = _without_excess(table, room_by_life)
         if cost is not None:
             pairs.nodes[node] = PairTable(cost, table.memory)
             changed.add(node)
     for pair, table in list(pairs.edges.items()):
-        cost = _without_excess(table, left)
+        cost = _without_excess(table, room_by_life)
         if cost is not None:
             pairs.edges[pair] = PairTable(cost, table.memory)
             changed.update(pair)
     return changed | _consistent(pairs, _arcs(pairs, changed), deadline)
 
 
-def _without_excess(table: PairTable, left: dict[Life, float]) -> FloatArray | None:
-    """The costs, FORBIDDEN where more is taken than there is room for; None where nothing is."""
+def _without_excess(table: PairTable, room_by_life: dict[Life, float]) -> FloatArray | None:
+    """The costs, FORBIDDEN where memory exceeds its room; None where it never does."""
     over = np.zeros(table.cost.shape, dtype=np.bool_)
     for life, array in table.memory.items():
-        over |= array - array.min() > left[life]
+        over |= array - array.min() > room_by_life[life]
     if not (over & np.isfinite(table.cost)).any():
         return None
     return np.where(over, np.inf, table.cost)
 
 
 def _separable(pairs: Pairs, node: int) -> bool:
-    found = False
+    is_changed = False
     for other in sorted(pairs.around[node]):
         edge = pairs.edge(node, other)
         parts = pairs.memo.get(("separable",), [edge], lambda edge=edge: _parts(edge))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
@@ -187,10 +190,10 @@ def _separable(pairs: Pairs, node: int) -> bool:
             continue
         pairs.remove_edge(node, other)
         for end, part in zip((node, other), parts, strict=True):
-            own = (pairs.nodes[end], part)
-            pairs.nodes[end] = pairs.memo.get(("sum",), own, lambda own=own: added(*own))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
-        found = True
-    return found
+            terms = (pairs.nodes[end], part)
+            pairs.nodes[end] = pairs.memo.get(("sum",), terms, lambda terms=terms: added(*terms))  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+        is_changed = True
+    return is_changed
 
 
 def _parts(edge: PairTable) -> tuple[PairTable, PairTable] | None:
@@ -245,18 +248,18 @@ def _as_columns(table: PairTable) -> dict[Life, FloatArray]:
 
 
 def _least_gain(edge: PairTable) -> dict[Life | None, FloatArray]:
-    """[a, b]: what b saves on a at least, in cost (None) and in memory, over what a may meet."""
+    """[a, b]: the least saving of b over a, in cost (None) and memory, over what a may meet."""
     count, width = edge.cost.shape
-    found: dict[Life | None, FloatArray] = {}
+    gains: dict[Life | None, FloatArray] = {}
     for life, array in [(None, edge.cost), *edge.memory.items()]:
         least = np.full((count, count), np.inf)
         for column in range(width):
             met = np.isfinite(edge.cost[:, column])
-            own = array[:, column]
-            gain = np.where(met, own, 0.0)[:, None] - own[None, :]
+            values = array[:, column]
+            gain = np.where(met, values, 0.0)[:, None] - values[None, :]
             least = np.where(met[:, None], np.minimum(least, gain), least)
-        found[life] = least
-    return found
+        gains[life] = least
+    return gains
 
 
 def _eliminate(pairs: Pairs, node: int) -> bool:
@@ -274,12 +277,14 @@ def _eliminate(pairs: Pairs, node: int) -> bool:
         if grown > replaced and not known:
             return False
     tables = [pairs.nodes[node], *edges]
-    found = pairs.memo.get(("eliminated",), tables, lambda: _minimum(tables))
-    if found is None:
+    result = pairs.memo.get(("eliminated",), tables, lambda: _minimum(tables))
+    if result is None:
         return False
-    table, place = found
+    table, place = result
     state = np.asarray(pairs.states[node][place], dtype=np.int64)
-    pairs.gone.append(Gone(node, around, tuple(pairs.states[other] for other in around), state))
+    pairs.gone.append(
+        EliminatedNode(node, around, tuple(pairs.states[other] for other in around), state)
+    )
     for other in around:
         pairs.remove_edge(node, other)
     pairs.drop(node)
@@ -288,15 +293,16 @@ def _eliminate(pairs: Pairs, node: int) -> bool:
         for life, array in table.memory.items():
             pairs.constant_bytes.setdefault(life, []).append(float(array))
     elif len(around) == 1:
-        own = (pairs.nodes[around[0]], table)
-        pairs.nodes[around[0]] = pairs.memo.get(("sum",), own, lambda: added(*own))
+        summands = (pairs.nodes[around[0]], table)
+        pairs.nodes[around[0]] = pairs.memo.get(("sum",), summands, lambda: added(*summands))
     else:
         pairs.add_edge(around[0], around[1], table)
     return True
 
 
 def _minimum(tables: Sequence[PairTable]) -> tuple[PairTable, IntArray] | None:
-    """Over the neighbours: the least joint cost and memory, and who attains both; or None."""
+    """The least joint cost and memory over the neighbours, and the states that attain both; None
+    where no state does."""
     dims = len(tables) - 1
     aligned = [_over(table, dim, dims) for dim, table in enumerate(tables)]
     joint = added(*aligned)
@@ -318,7 +324,7 @@ def _minimum(tables: Sequence[PairTable]) -> tuple[PairTable, IntArray] | None:
 
 
 def _over(table: PairTable, dim: int, dims: int) -> PairTable:
-    """dim 0: the node's own table; else a pair's, the neighbour on axis `dim`."""
+    """Broadcast a table. dim 0: the node's own; else a pair's, the neighbour on axis `dim`."""
     index = (slice(None), *(slice(None) if axis == dim else None for axis in range(1, dims + 1)))
     return PairTable(
         table.cost[index], {life: array[index] for life, array in table.memory.items()}

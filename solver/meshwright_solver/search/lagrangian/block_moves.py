@@ -1,8 +1,9 @@
-"""Block moves: large neighbourhood search with the memory limit kept at every step.
+"""Block moves: large neighbourhood search that keeps the memory limit at every step.
 
-A block is chosen and its best states under a price of memory are found exactly (block_solver.py).
-Where they exceed the limit, the price rises at the moments that do; the first that fit are taken if
-they cost no more than before. While the choice itself exceeds the limit, less excess comes first.
+A move chooses a block and finds its best states under a price of memory exactly (block_solver.py).
+If they exceed the limit, the price rises at the moments of excess. The first states within the
+limit are taken if they cost no more than before. While the choice itself exceeds the limit, less
+excess comes first.
 """
 
 from __future__ import annotations
@@ -20,15 +21,15 @@ from meshwright_solver.search.lagrangian.model import PairwiseModel
 
 _SMALL = 100  # chosen: blocks of up to this size have any size up to it
 _FORCED_SHARE = 0.2  # chosen: of moves that force a new state on the node in the middle
-_LARGEST_FORCED = 1000  # chosen: nodes that answer to it
-_FRONTIER = 8  # chosen: blocks are compact, and never the same
+_LARGEST_FORCED = 1000  # chosen: largest block in which a state is forced
+_FRONTIER = 8  # chosen: blocks are compact, and differ from move to move
 _RISES = 14  # chosen: of the price, in one move
 _RISE_GROWTH = 1.6  # chosen: 1.6^13 = 450
 
 
 class BlockLimits(NamedTuple):
     """size: nodes of a block. most_entries: of a table. unit: the first rise of a price, in ns a
-    byte. work: additions after which no other block is begun. memory_limit: in bytes, or inf.
+    byte. work: additions after which no further block begins. memory_limit: in bytes, or inf.
     """
 
     size: int
@@ -51,10 +52,10 @@ def improve(
     states: IntArray,
     stop: IntArray,
 ) -> float:
-    """Block moves on `states`, in place; the additions they took.
+    """Block moves on `states`, in place; returns the number of additions.
 
     held: held_tables() with room for messages, choices: as much room. prices: of a byte, by
-    moment. stop[0] != 0 ends it soon.
+    moment. stop[0] != 0 ends the moves soon.
     """
     np.random.seed(seed)
     starts = model.starts
@@ -67,8 +68,8 @@ def improve(
     members = np.empty(nodes, np.int64)
     priced = np.zeros(starts[nodes])
     rest = np.zeros(moments)
-    own = np.zeros(moments)
-    own_prices = np.zeros(moments)
+    block_bytes = np.zeros(moments)
+    block_prices = np.zeros(moments)
     trial = np.empty(nodes, np.int64)
     for n in range(nodes):
         trial[n] = states[n]
@@ -95,26 +96,26 @@ def improve(
             once += _additions(model, again)
         work += 2000.0 + 500.0 * count
         fits_room = max(plan.messages[-1], again.messages[-1]) <= choices.size
-        _taken(model, block, states, own)
+        _block_memory(model, block, states, block_bytes)
         excess = 0.0
         for m in range(moments):
-            rest[m] = profile[m] - own[m]
+            rest[m] = profile[m] - block_bytes[m]
             excess += max(profile[m] - limit, 0.0)
         before = _block_cost(model, held, first, edges, block, inside, states)
         scale = _drawn_scale()
         for m in range(moments):
-            own_prices[m] = scale * prices[m] * (0.7 + 0.6 * np.random.random())
+            block_prices[m] = scale * prices[m] * (0.7 + 0.6 * np.random.random())
         if forces:
             n = block[0]
             trial[n] = int(np.random.random() * (starts[n + 1] - starts[n]))
-        # nodes that are alike must not all move at the same price
+        # equal nodes must not all move at the same price
         spread = 0.1 * np.random.random() ** 4
         shares = np.empty(count)
         for j in range(count):
             shares[j] = 1.0 + spread * (np.random.random() - 0.5)
         rise = rules.unit
         for _ in range(_RISES if fits_room else 0):
-            _add_block_prices(model, block, shares, own_prices, priced)
+            _add_block_prices(model, block, shares, block_prices, priced)
             work += once
             solved = _solve(model, priced, first, edges, plan, held, choices, free, trial, stop)
             if solved and forces:
@@ -123,12 +124,12 @@ def improve(
                 )
             if not solved:
                 break
-            _taken(model, block, trial, own)
-            new_excess = _raise_prices(rest, own, limit, rise, own_prices)
+            _block_memory(model, block, trial, block_bytes)
+            new_excess = _raise_prices(rest, block_bytes, limit, rise, block_prices)
             after = _block_cost(model, held, first, edges, block, inside, trial)
             if new_excess < excess or (new_excess == excess and after <= before):
                 for m in range(moments):
-                    profile[m] = rest[m] + own[m]
+                    profile[m] = rest[m] + block_bytes[m]
                 for j in range(count):
                     states[block[j]] = trial[block[j]]
                 before = after
@@ -136,7 +137,7 @@ def improve(
                 if excess == 0.0:
                     break
             elif excess == 0.0 and after > before:
-                # a higher price makes it dearer still
+                # a higher price makes the block dearer still
                 break
             rise *= _RISE_GROWTH
         for j in range(count):
@@ -148,8 +149,8 @@ def improve(
 
 @njit(cache=True, nogil=True)
 def _drawn_weights(first: IntArray, block: IntArray, forces: bool) -> FloatArray:
-    """Which nodes are fixed first: in some blocks hubs, in some whoever, in some any but hubs. The
-    first node, around which the block lies, is free unless that is the one whose state is forced.
+    """The order in which nodes are fixed: by degree in some blocks, at random or against the degree
+    in others. The first node, at the center of the block, is free unless its state is forced.
     """
     weights = np.empty(block.size)
     power = int(np.random.random() * 3)
@@ -186,7 +187,7 @@ def _solve(
 
 @njit(cache=True, nogil=True)
 def _drawn_scale() -> float:
-    """How much of the prices counts: none, where memory is to spare, up to more than all."""
+    """The factor of the prices in a move: from 0, for spare memory, to more than 1."""
     x = np.random.random()
     if x < 0.25:
         return 0.0
@@ -204,14 +205,14 @@ def _grow(
     inside: FlagArray,
     block: IntArray,
 ) -> int:
-    """Nodes around a few random ones, in random breadth-first order; how many."""
+    """Collect nodes around a few random ones, in random breadth-first order; their number."""
     starts = model.starts
     nodes = starts.size - 1
     count = 0
     head = 0
     while count < size:
         if head == count:
-            # the end of an edge: hubs, on which most depends, come more often
+            # the end of an edge: hubs, on which most nodes depend, come more often
             n = int(np.random.random() * nodes)
             if count == 0 and model.tails.size > 0 and np.random.random() < 0.5:
                 e = int(np.random.random() * model.tails.size)
@@ -255,8 +256,8 @@ def _additions(model: PairwiseModel, plan: BlockPlan) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _taken(model: PairwiseModel, nodes: IntArray, states: IntArray, out: FloatArray) -> None:
-    """What these nodes take, by moment."""
+def _block_memory(model: PairwiseModel, nodes: IntArray, states: IntArray, out: FloatArray) -> None:
+    """The memory of these nodes, by moment."""
     for m in range(out.size):
         out[m] = 0.0
     for p in range(nodes.size):
@@ -274,7 +275,7 @@ def _taken(model: PairwiseModel, nodes: IntArray, states: IntArray, out: FloatAr
 def _raise_prices(
     rest: FloatArray, own: FloatArray, limit: float, rise: float, prices: FloatArray
 ) -> float:
-    """Raises the price at the worst moment of every stretch above the limit; the whole excess."""
+    """Raise the price at the worst moment of every stretch above the limit; the total excess."""
     excess = 0.0
     worst = 0.0
     at_worst = 0
@@ -298,7 +299,7 @@ def _add_block_prices(
     prices: FloatArray,
     priced: FloatArray,
 ) -> None:
-    """Unary costs of these nodes, with their shares of the price of the memory that they take."""
+    """Unary costs of these nodes, with their shares of the price of their memory."""
     upto = np.zeros(prices.size + 1)
     for m in range(prices.size):
         upto[m + 1] = upto[m] + prices[m]
@@ -325,7 +326,7 @@ def _block_cost(
     free: FlagArray,
     states: IntArray,
 ) -> float:
-    """What depends on the states of `nodes`; an edge inside counts at its tail."""
+    """The cost that depends on the states of `nodes`; an edge inside counts at its tail."""
     total = 0.0
     for p in range(nodes.size):
         n = nodes[p]

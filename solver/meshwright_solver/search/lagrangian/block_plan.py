@@ -1,8 +1,8 @@
-"""How the nodes of a block are eliminated, all others fixed.
+"""The elimination plan of a block, with all other nodes fixed.
 
-Nodes go in order of the table they leave, smallest first. Where every table would have more than
-`most_entries`, a node of many neighbours is fixed as well: what is left is a block that one
-elimination solves exactly.
+The node with the smallest resulting table comes first. If every table would have more than
+`most_entries`, a node of many neighbours is fixed as well: one elimination solves the remaining
+block exactly.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _WIDEST = 20  # chosen: neighbours at an elimination; each has two states or mor
 
 
 class BlockPlan(NamedTuple):
-    """Steps in order: nodes[p] goes and leaves messages[p]:messages[p+1], a table over its scope
-    scopes[first_scope[p]:first_scope[p+1]], row-major, last steps first. It sums the factors
-    first_factor[p]:first_factor[p+1]: f starts at places[f] of block_solver.held_tables, lies there
-    by the states of the step's node one after the other, and strides[scope_strides[f] + d] is its
-    stride along the scope's node d, 0 where it does not read it.
+    """Steps in order: nodes[p] is eliminated and leaves messages[p]:messages[p+1], a table over its
+    scope scopes[first_scope[p]:first_scope[p+1]], row-major, last steps first. It sums the factors
+    first_factor[p]:first_factor[p+1]. Factor f starts at places[f] of block_solver.held_tables,
+    where the states of the step's node are contiguous; strides[scope_strides[f] + d] is its stride
+    along the scope's node d, 0 where the factor does not read that node.
     """
 
     nodes: IntArray
@@ -51,7 +51,7 @@ def _clear_bit(row: WordArray, bit: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _members(row: WordArray, out: IntArray) -> int:
-    """Writes the set bits of `row` to `out`, as many as fit; how many there are."""
+    """Write the set bits of `row` to `out`, as many as fit; their total number."""
     count = 0
     for w in range(row.size):
         x = row[w]
@@ -72,7 +72,7 @@ def _members(row: WordArray, out: IntArray) -> int:
 
 @njit(cache=True, nogil=True)
 def _bucket(row: WordArray, extents: IntArray, members: IntArray, most_entries: float) -> int:
-    """A quarter of a doubling of the table's entries; -1 where there are too many."""
+    """A quarter of a doubling of the table's entries; -1 if it has too many."""
     count = _members(row, members)
     if count > _WIDEST:
         return -1
@@ -88,7 +88,7 @@ def _bucket(row: WordArray, extents: IntArray, members: IntArray, most_entries: 
 def _ordered(
     extents: IntArray, rows: WordArray, weights: FloatArray, most_entries: float, order: IntArray
 ) -> int:
-    """The elimination order of local nodes; those left out are to be fixed. Clears `rows`."""
+    """The elimination order of local nodes; nodes left out are to be fixed. Clears `rows`."""
     count = extents.size
     buckets = 4 * 64
     heads = np.full(buckets, -1, np.int64)
@@ -108,8 +108,8 @@ def _ordered(
             following[used] = heads[b]
             heads[b] = used
             used += 1
-    done, left = 0, count
-    while left > 0:
+    done, remaining = 0, count
+    while remaining > 0:
         v = -1
         for b in range(buckets):
             while heads[b] >= 0:
@@ -131,7 +131,7 @@ def _ordered(
                         most = x
                         v = u
         gone[v] = True
-        left -= 1
+        remaining -= 1
         around = _members(rows[v], members)
         if eliminated:
             order[done] = v
@@ -167,7 +167,7 @@ def plan_block(
     weights: FloatArray,
     most_entries: float,
 ) -> BlockPlan:
-    """block: its nodes. weights: by node of the block; heavier ones are fixed first."""
+    """The plan of a block. weights: by node of the block; heavier ones are fixed first."""
     starts, tails, heads = model.starts, model.tails, model.heads
     nodes = starts.size - 1
     local = np.full(nodes, -1, np.int64)
@@ -186,10 +186,10 @@ def plan_block(
                 _set_bit(rows[j], o)
     order = np.empty(block.size, np.int64)
     count = _ordered(extents, rows, weights, most_entries, order)
-    kept = np.empty(count, np.int64)
+    eliminated = np.empty(count, np.int64)
     for p in range(count):
-        kept[p] = block[order[p]]
-    return _plan(model, first, edges, kept)
+        eliminated[p] = block[order[p]]
+    return _plan(model, first, edges, eliminated)
 
 
 @njit(cache=True, nogil=True)
@@ -214,7 +214,7 @@ def _plan(model: PairwiseModel, first: IntArray, edges: IntArray, nodes: IntArra
         size = 0
         own_factors = 0
         if scopes.size < start + count:
-            # at most count - p more can come, and rarely many do
+            # at most count - p more can come, and this is rare
             bigger = np.empty(max(2 * scopes.size, start + count), np.int64)
             for i in range(start):
                 bigger[i] = scopes[i]

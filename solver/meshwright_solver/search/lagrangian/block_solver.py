@@ -27,10 +27,10 @@ def solve_block(
     states: IntArray,
     stop: IntArray,
 ) -> bool:
-    """Writes the best states of plan.nodes under `unary` to `states`; False when stopped.
+    """Write the best states of plan.nodes under `unary` to `states`; False if stopped.
 
     held: held_tables(). choices: room for as many entries as the messages have. free: by node,
-    whether the plan eliminates it. stop[0] != 0 ends it at the next step.
+    whether the plan eliminates it. stop[0] != 0 stops it at the next step.
     """
     starts, tails, heads, tables = model.starts, model.tails, model.heads, model.tables
     base = 2 * tables[-1]
@@ -51,9 +51,9 @@ def solve_block(
             return False
         n = plan.nodes[p]
         k = starts[n + 1] - starts[n]
-        own = unary[starts[n] : starts[n + 1]]
+        node_costs = unary[starts[n] : starts[n + 1]]
         for s in range(k):
-            value[s] = own[s]
+            value[s] = node_costs[s]
         for i in range(first[n], first[n + 1]):
             e = edges[i]
             is_tail = tails[e] == n
@@ -121,7 +121,7 @@ def solve_block(
 
 
 def held_tables(model: PairwiseModel, room: int) -> FloatArray:
-    """The pair tables, their transposes, and room for so many entries of messages."""
+    """The pair tables, their transposes, and `room` entries for messages."""
     size = len(model.pair)
     held = np.empty(2 * size + room)
     held[:size] = model.pair

@@ -1,4 +1,4 @@
-"""One descent by block moves: which size of block and of table comes next, and what binds."""
+"""One descent by block moves, which adapts block and table sizes and tracks binding moments."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _ROOM = 4_000_000  # chosen: entries of all messages of one elimination; 40 MB
 _LARGEST_BLOCK = 8192  # chosen: 8 MB of neighbour bits
 _SIZES = (30, 100, 300, 1000, _LARGEST_BLOCK)  # chosen
 _ENTRIES = (300, 3000, 30_000)  # chosen
-_QUOTA = 3e7  # chosen: additions between two looks at what was gained; 0.05 s
+_QUOTA = 3e7  # chosen: additions between two measurements of the gain; 0.05 s
 _FORGETTING = 0.9  # chosen
 _CURIOSITY = 0.25  # chosen: share of moves whose size is drawn without regard to gains
-_NEAR_LIMIT = 0.97  # chosen: moments this near are watched from the start
-_MOST_PRICED = 400  # chosen: moments whose prices are kept apart
+_NEAR_LIMIT = 0.97  # chosen: moments this near are active from the start
+_MOST_PRICED = 400  # chosen: moments with separate prices
 _FIRST_RISE = 0.002  # chosen: of the mean price of a byte
 
 
 class Descent:
-    """states: the best choice so far, from origin on. A block move is kept if no moment is over
-    the limit, or, as long as the start was over it, if fewer bytes are.
+    """states: the best choice since `origin`. A block move is accepted if no moment exceeds the
+    limit or, as long as the start exceeds it, if fewer bytes do.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class Descent:
         self._active.add(dearest[prices[dearest] > 0])
 
     def advance(self, work: float, aim: float, stop: IntArray) -> None:
-        """Block moves for about this many additions. aim is not looked at."""
+        """Block moves for about this many additions. aim: not used."""
         del aim
         done = 0.0
         while done < work and stop[0] == 0:
@@ -120,9 +120,9 @@ class Descent:
 
     def _watch(self, profile: FloatArray) -> None:
         above = peaks(profile, self.limit)
-        found = np.union1d(above, peaks(profile, _NEAR_LIMIT * self.limit))
-        if len(np.setdiff1d(found, self._active.moments)):
-            self._active.add(found)
+        moments = np.union1d(above, peaks(profile, _NEAR_LIMIT * self.limit))
+        if len(np.setdiff1d(moments, self._active.moments)):
+            self._active.add(moments)
 
     def _drawn_kind(self) -> int:
         if self._random.random() < _CURIOSITY or not self._gains.any():
@@ -131,7 +131,7 @@ class Descent:
         return int(self._random.choice(len(rates), p=rates / rates.sum()))
 
     def rank_of(self, states: IntArray) -> tuple[float, float]:
-        """(bytes over the limit, summed over the moments; cost)."""
+        """(bytes above the limit, summed over the moments; cost)."""
         profile = profile_of(self.model, states)
         return (
             float(np.maximum(profile - self.limit, 0.0).sum()),

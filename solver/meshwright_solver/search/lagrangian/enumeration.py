@@ -1,4 +1,4 @@
-"""All choices of a small model at once, one axis of an array for every node."""
+"""Enumeration of all choices of a small model, one axis of an array for every node."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from meshwright_solver.search.lagrangian.model import PairwiseModel
 
 
 def cheapest_of_all(model: PairwiseModel, memory_limit: float) -> IntArray | None:
-    """The cheapest choice within the limit; None: there is none that is not forbidden."""
+    """The cheapest choice within the limit; None if every such choice is forbidden."""
     axes = {int(node): axis for axis, node in enumerate(np.flatnonzero(model.extents > 1))}
     shape = [int(model.extents[node]) for node in axes]
 
@@ -29,7 +29,7 @@ def cheapest_of_all(model: PairwiseModel, memory_limit: float) -> IntArray | Non
         table = model.pair[model.tables[edge] : model.tables[edge + 1]]
         costs += spread(table, int(model.tails[edge]), int(model.heads[edge]))
     owners = np.repeat(np.arange(model.nodes), np.diff(model.first_term)).tolist()
-    # between two of these moments the same terms live
+    # the same terms are live between two of these moments
     changes = np.unique(np.concatenate([[0], model.since, model.until])).tolist()
     for start, end in itertools.pairwise([*changes, model.moments]):
         if start < end:

@@ -4,8 +4,8 @@
     2. prices of memory, bounds    lagrangian/multipliers.py: message passing under prices
     3. choices                     lagrangian/descent.py: blocks of the graph solved exactly
 
-2 and 3 run side by side, in rounds of fixed work after which they tell each other what they found.
-Ends when the gap is within the tolerance, nothing gets better any more, or the time is over.
+Steps 2 and 3 run side by side, in rounds of fixed work, and exchange their results after each.
+The search ends when the gap is within the tolerance, no result improves, or the time is over.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from meshwright_solver.search.lagrangian.reductions import Reduced, reduced
 
 _ROUND_WORK = 4e8  # chosen: most additions of one side in one round; 0.5 s
 _COPIES = 10  # measured: of all tables at the peak: both ways round for each descent, and reduced
-_ENUMERATED = 50_000  # chosen: choices that are all looked at; 0.1 s
+_ENUMERATED = 50_000  # chosen: most choices of an enumeration; 0.1 s
 _LEAST_ROUND_WORK = 3e5  # chosen: 0.5 ms
 _WORK_PER_ENTRY = 2000.0  # chosen: additions in one round by entries of the model
 _IDLE_ROUNDS, _IDLE_ROUNDS_IN_TIME = 12, 400  # chosen: rounds without progress that end a search
-_WORTH_A_TRY = 1.01  # chosen: cost of a start, of the best
+_WORTH_A_TRY = 1.01  # chosen: the cost of a useful start, relative to the best
 _MEMORY_ROUNDING = 1e-9  # chosen: relative, where memory is not in whole bytes
-_STOP_SECONDS = 0.1  # chosen: between looks at whether to stop
-_GRACE_SECONDS = 0.5  # chosen: for compiled loops to see that they are to stop
-_FORBIDDEN_SHARE = 1e3  # chosen: what a forbidden entry costs, of the sum of all largest costs
+_STOP_SECONDS = 0.1  # chosen: between checks for a stop
+_GRACE_SECONDS = 0.5  # chosen: for compiled loops to notice a stop
+_FORBIDDEN_SHARE = 1e3  # chosen: the cost of a forbidden entry, of the sum of all largest costs
 
 Task = Callable[[float, float, IntArray], None]  # work, least known cost, stop
 
@@ -54,14 +54,14 @@ def lagrangian_search(
     cores: int = 2,
     seed: int = 0,
 ) -> Outcome:
-    """Deterministic where time does not cut it, whatever the cores. Raises TableTooLarge where the
-    tables of all edges together, each counted as often as it is used, are too large to be held.
+    """Deterministic unless time runs out, for any number of cores. Raises TableTooLarge where the
+    tables of all edges together, each counted once per use, exceed the memory for tables.
     """
     return LagrangianSearch(graph, budget, report, start, cores=cores, seed=seed).outcome()
 
 
 class LagrangianSearch(SearchState):
-    """The search as an object: what it has found can be read while it runs in another thread."""
+    """The search as an object, so that another thread can read its results while it runs."""
 
     def __init__(
         self,
@@ -143,7 +143,7 @@ class LagrangianSearch(SearchState):
                     pool.submit(task, self.round_work, self.incumbent.cost_ns, stop)
                     for task in tasks
                 ]
-                in_time = self._waited(running, stop)
+                in_time = self._wait_for(running, stop)
                 self._exchange(small, multipliers, descents, sessions)
                 if not in_time:
                     raise OutOfTime
@@ -155,12 +155,12 @@ class LagrangianSearch(SearchState):
         finally:
             pool.shutdown(wait=False)
 
-    def _waited(self, running: list[Future[None]], stop: IntArray) -> bool:
-        """False when the time ended first; then the tasks end at once, or are left to end."""
+    def _wait_for(self, running: list[Future[None]], stop: IntArray) -> bool:
+        """False if time ran out; the tasks then end at once, or are abandoned."""
         unfinished = set(running)
         while unfinished and not self.deadline.is_over():
-            left = self.deadline.left_s()
-            step = _STOP_SECONDS if left is None else min(left, _STOP_SECONDS)
+            remaining_s = self.deadline.left_s()
+            step = _STOP_SECONDS if remaining_s is None else min(remaining_s, _STOP_SECONDS)
             unfinished = wait(unfinished, step).not_done
         if not unfinished:
             for task in running:
@@ -179,8 +179,8 @@ class LagrangianSearch(SearchState):
     ) -> None:
         best, other = sorted(descents, key=lambda descent: descent.rank)
         if best.is_within and best.origin is other.origin:
-            found = merged(best.model, best.origin, best.states, other.states, best.rank_of)
-            best.restart(found)
+            merged_states = merged(best.model, best.origin, best.states, other.states, best.rank_of)
+            best.restart(merged_states)
         if multipliers.decoded_rank < best.rank:
             best.restart(multipliers.decoded)
         if best.is_within:
@@ -198,11 +198,11 @@ class LagrangianSearch(SearchState):
 
 
 class _Sessions:
-    """Who works in the next round, by progress and never by the clock.
+    """The schedule of the rounds, by progress and never by the clock.
 
-    The multipliers while their bound rises, and every second round after that. One descent goes on
-    from the best choice; the other now and then starts from what the prices suggest and has a
-    session, ever longer, to get better than that.
+    The multipliers run while their bound rises, and every second round after that. One descent
+    continues from the best choice. The other sometimes starts from the choice that the prices
+    suggest and has a session, of growing length, to improve on the best.
     """
 
     def __init__(self) -> None:
@@ -231,17 +231,17 @@ class _Sessions:
         return [multipliers.advance, descents[1 if self._challenges else 0].advance]
 
     def is_over(self) -> bool:
-        """Whether the challenger is to go on from the best choice, whoever has it."""
+        """Whether the challenger must continue from the best choice of both descents."""
         return self._left == 0 or not self._challenges
 
 
 def _rounded(bound: float) -> float:
-    """Sums of some 100,000 doubles: less what they may err by."""
+    """The bound less the rounding error of a sum of some 100,000 doubles."""
     return bound - 1e-10 * abs(bound)
 
 
 def _softened(model: PairwiseModel) -> PairwiseModel:
-    """Forbidden entries as very large numbers: a choice that takes one can still be improved."""
+    """Forbidden entries as very large numbers, so that a choice with one can still improve."""
     if np.isfinite(model.pair).all() and np.isfinite(model.unary).all():
         return model
     unary, pair = model.unary.copy(), model.pair.copy()

@@ -1,4 +1,4 @@
-"""What memory is taken when, and what it costs at a price for every moment."""
+"""The memory at every moment, and its cost at a price for every moment."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from meshwright_solver.search.lagrangian.remap import same_nodes
 
 @njit(cache=True, nogil=True)
 def add_prices(model: PairwiseModel, prices: FloatArray, out: FloatArray) -> None:
-    """Adds to `out`, by state, usage times the prices (of a byte, by moment) it is held at."""
+    """Add to `out`, by state, usage times the prices (of a byte, by moment) while it is held."""
     upto = np.zeros(prices.size + 1)
     for m in range(prices.size):
         upto[m + 1] = upto[m] + prices[m]
     for n in range(model.starts.size - 1):
-        own = model.starts[n]
-        k = model.starts[n + 1] - own
+        start = model.starts[n]
+        k = model.starts[n + 1] - start
         for j in range(model.first_term[n], model.first_term[n + 1]):
             price = upto[model.until[j]] - upto[model.since[j]]
             if price != 0.0:
                 for s in range(k):
-                    out[own + s] += price * model.usage[model.usages[j] + s]
+                    out[start + s] += price * model.usage[model.usages[j] + s]
 
 
 @njit(cache=True, nogil=True)
 def profile_of(model: PairwiseModel, states: IntArray) -> FloatArray:
-    """The bytes taken at every moment."""
+    """The bytes in use at every moment."""
     steps = np.zeros(model.base.size + 1)
     for n in range(states.size):
         for j in range(model.first_term[n], model.first_term[n + 1]):
@@ -58,7 +58,7 @@ def cost_of(model: PairwiseModel, states: IntArray) -> float:
 
 
 def peaks(profile: FloatArray, above: float) -> IntArray:
-    """The highest moment of every stretch that is above."""
+    """The highest moment of every stretch that exceeds `above`."""
     moments = np.flatnonzero(profile > above)
     if not len(moments):
         return moments
@@ -67,7 +67,7 @@ def peaks(profile: FloatArray, above: float) -> IntArray:
 
 
 def leanest(model: PairwiseModel) -> IntArray:
-    """Every node's state of least memory, summed over the moments; among equals the cheapest."""
+    """The state of least memory of every node, summed over the moments; of equals the cheapest."""
     held = np.zeros(len(model.unary))
     add_prices(model, np.ones(model.moments), held)
     order = np.lexsort((model.unary, held, np.repeat(np.arange(model.nodes), model.extents)))
@@ -76,7 +76,8 @@ def leanest(model: PairwiseModel) -> IntArray:
 
 @dataclass(slots=True)
 class ActiveMoments:
-    """The few moments that ever bind, found as they do, and the model that knows only these."""
+    """The few moments at which memory has been near the limit, and the model restricted to
+    these."""
 
     model: PairwiseModel
     moments: IntArray
@@ -84,15 +85,15 @@ class ActiveMoments:
 
     @staticmethod
     def of(model: PairwiseModel, moments: IntArray) -> ActiveMoments:
-        found = np.unique(moments) if len(moments) else np.zeros(1, dtype=np.int64)
-        return ActiveMoments(model, found, _at(model, found))
+        distinct = np.unique(moments) if len(moments) else np.zeros(1, dtype=np.int64)
+        return ActiveMoments(model, distinct, _at(model, distinct))
 
     def add(self, moments: IntArray) -> None:
         self.moments = np.union1d(self.moments, moments)
         self.restricted = _at(self.model, self.moments)
 
     def prices(self, prices: FloatArray) -> FloatArray:
-        """Every price goes to the next active moment, so that none is lost."""
+        """Add every price to that of the next active moment, so that none is lost."""
         place = np.searchsorted(self.moments, np.flatnonzero(prices))
         place = np.minimum(place, len(self.moments) - 1)
         summed = np.bincount(place, prices[prices != 0], len(self.moments))

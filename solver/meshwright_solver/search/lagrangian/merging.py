@@ -1,4 +1,4 @@
-"""Two choices that started from one: what each made better, in one choice."""
+"""The merge of two choices with a common origin: the improvements of both in one choice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from meshwright_solver.common.arrays import IntArray
 from meshwright_solver.common.connected_components import connected
 from meshwright_solver.search.lagrangian.model import PairwiseModel
 
-_MOST_PARTS = 50  # chosen: parts that are tried one by one
+_MOST_PARTS = 50  # chosen: parts that are tried separately
 
 Rank = tuple[float, float]
 
@@ -22,20 +22,20 @@ def merged(
     second: IntArray,
     rank: Callable[[IntArray], Rank],
 ) -> IntArray:
-    """`first` with those changes of `second` that touch none of first's and make it better.
+    """`first` with the changes of `second` that touch none of first's and improve it.
 
-    Changes of nodes that no edge joins cost what they cost, whatever the others do.
+    The costs of changes are independent where no edge joins their nodes.
     """
     changed = (first != origin) | (second != origin)
     touching = changed[model.tails] & changed[model.heads]
     part = connected(model.nodes, model.tails[touching], model.heads[touching])
     taken = np.unique(part[first != origin])
-    own = np.setdiff1d(np.unique(part[second != origin]), taken)
+    mergeable = np.setdiff1d(np.unique(part[second != origin]), taken)
     best, best_rank = first, rank(first)
-    together = np.where(np.isin(part, own), second, first)
-    if len(own) and rank(together) < best_rank:
+    together = np.where(np.isin(part, mergeable), second, first)
+    if len(mergeable) and rank(together) < best_rank:
         return together
-    for number in own[:_MOST_PARTS]:
+    for number in mergeable[:_MOST_PARTS]:
         trial = np.where(part == number, second, best)
         trial_rank = rank(trial)
         if trial_rank < best_rank:

@@ -3,8 +3,8 @@
     cost(states) = constant + sum over nodes of unary + sum over edges of pair
     taken[m]     = base[m]  + sum over terms that live at moment m of usage[state of their node]
 
-All entries of `unary` and `pair` are finite or +inf, which rules out. A node may have any number
-of memory terms: nodes that were joined bring theirs along.
+All entries of `unary` and `pair` are finite, or +inf where forbidden. A node may have any number
+of memory terms: a joined node has those of all its nodes.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class PairwiseModel(NamedTuple):
 
 
 def offsets(counts: IntArray) -> IntArray:
-    """Where each of consecutive pieces starts, and the end."""
-    found = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(counts, out=found[1:])
-    return found
+    """The starts of consecutive pieces, and the end of the last."""
+    starts = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return starts
 
 
 def model_of(graph: CostGraph) -> PairwiseModel:
-    """The graph without loss. An edge that takes memory becomes a node of its pairs of states."""
+    """The lossless model of a graph. An edge with memory becomes a node of its pairs of states."""
     extents = graph.extents.tolist()
     unary: list[FloatArray] = [node.cost for node in graph.nodes]
     tails: list[int] = []
@@ -103,13 +103,13 @@ def model_of(graph: CostGraph) -> PairwiseModel:
 
 def states_of(graph: CostGraph, choice: IntArray) -> IntArray:
     """A choice as states of the model's nodes."""
-    found = choice.tolist()
+    states = choice.tolist()
     for edge in graph.edges:
         if isinstance(edge, CostEdge) and _has_node(edge):
             rows, columns = _pairs(edge)
             same = (rows == choice[edge.tail]) & (columns == choice[edge.head])
-            found.append(int(np.argmax(same)))
-    return np.array(found, dtype=np.int64)
+            states.append(int(np.argmax(same)))
+    return np.array(states, dtype=np.int64)
 
 
 def _has_node(edge: CostEdge) -> bool:
@@ -117,7 +117,7 @@ def _has_node(edge: CostEdge) -> bool:
 
 
 def _pairs(edge: CostEdge) -> tuple[IntArray, IntArray]:
-    """The pairs of states that an edge's node has as its own: those allowed, or any one."""
+    """The pairs of states of an edge's node: the allowed ones, or any one if there are none."""
     rows, columns = np.nonzero(np.isfinite(edge.cost))
     if not len(rows):
         return np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
@@ -152,7 +152,7 @@ def _assembled(
 
 
 def _moments(graph: CostGraph, owners: IntArray) -> tuple[IntArray, IntArray, int]:
-    """Since when, until when each owner takes memory, and how many moments there are."""
+    """The first and last moments of each owner's memory, and the number of moments."""
     timeline = graph.timeline
     since = np.zeros_like(owners)
     until = np.ones_like(owners)

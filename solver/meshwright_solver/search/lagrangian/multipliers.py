@@ -1,10 +1,10 @@
-"""The price of a byte at every moment that gives the best bound.
+"""The multipliers: the price of a byte at every moment that gives the best bound.
 
     bound(prices) = least cost + memory priced, by message passing,  - prices . limit
 
-is concave in prices >= 0. The volume algorithm (Barahona, Anbil 2000): steps along an average of
-the excess that decoded choices have, from the best prices so far, longer after a success and
-shorter after many failures. One sweep an evaluation: messages stay from one to the next.
+is concave in prices >= 0. The volume algorithm (Barahona, Anbil 2000) maximizes it. It steps along
+an average of the excess of decoded choices, from the best prices so far. Steps become longer after
+a success and shorter after many failures. An evaluation takes one sweep: messages persist.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from meshwright_solver.search.lagrangian.trws import no_messages, sweep
 _FIRST_STEP = 0.1  # chosen: of the gap
 _LONGER, _SHORTER, _FAILURES = 1.1, 0.66, 10  # published: Barahona, Anbil, within their ranges
 _AVERAGED = 0.1  # published: the same
-_SHORTEST_STEP = 1e-7  # chosen: no bound moves any more
+_SHORTEST_STEP = 1e-7  # chosen: below it no bound moves
 _RISING_SHARE = 0.001  # chosen: of the gap, in one call
-_STEP_WORK = 3e4  # measured: what one step costs besides its sweep, in additions
-_FULL_LOOK = 10  # chosen: steps between looks at all moments
-_HOPED_GAP = 0.05  # chosen: while no choice within the limit is known
+_STEP_WORK = 3e4  # measured: the cost of a step beside its sweep, in additions
+_FULL_LOOK = 10  # chosen: steps between checks of all moments
+_HOPED_GAP = 0.05  # chosen: the assumed gap while no choice within the limit is known
 
 
 class Multipliers:
@@ -56,19 +56,19 @@ class Multipliers:
 
     @property
     def prices(self) -> FloatArray:
-        """Of a byte at every moment of the model."""
-        found = np.zeros(self._model.moments)
-        found[self._active.moments] = self._prices
-        return found
+        """The price of a byte at every moment of the model."""
+        prices = np.zeros(self._model.moments)
+        prices[self._active.moments] = self._prices
+        return prices
 
     @property
     def is_done(self) -> bool:
         return self._step < _SHORTEST_STEP
 
     def advance(self, work: float, aim: float, stop: IntArray) -> None:
-        """Steps for about this many additions. aim: the least known cost, or inf.
+        """Step for about this many additions. aim: the least known cost, or inf.
 
-        decoded is the best choice met since the call: least excess first, then least cost.
+        decoded is the best choice since the call: least excess first, then least cost.
         """
         self.decoded_rank = (math.inf, math.inf)
         before = self.bound
@@ -94,7 +94,7 @@ class Multipliers:
         self._direction += share * (excess - self._direction)
         if is_better:
             if math.isinf(self._limit):
-                # no prices to step along: message passing alone, until it moves no more
+                # without prices only message passing remains, until the bound stops rising
                 if more < 1e-9 * abs(bound):
                     self._fail()
             else:
@@ -128,7 +128,7 @@ class Multipliers:
         return bound + model.constant + offset
 
     def _excess_of_decoded(self) -> FloatArray:
-        """At the active moments, relative to the limit."""
+        """The excess at the active moments, relative to the limit."""
         if math.isinf(self._limit):
             self._keep_decoded(0.0)
             return np.zeros(len(self._direction))
@@ -147,7 +147,7 @@ class Multipliers:
             self.decoded = self._states.copy()
 
     def _activate(self, moments: IntArray) -> bool:
-        """Whether any of these was not active yet."""
+        """Activate these moments; whether any of them is new."""
         old = self._active.moments
         if not len(np.setdiff1d(moments, old)):
             return False

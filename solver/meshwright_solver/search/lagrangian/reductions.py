@@ -1,12 +1,12 @@
-"""Exact reductions: a smaller model with the same optimum, and the way back.
+"""Exact reductions: a smaller model with the same optimum, and the inverse mapping.
 
-    states without support go        arc consistency on what is forbidden
-    dominated states go              another state costs no more whatever the neighbours do, and
-                                     takes no more memory at any time
-    separable edges go               pair[s, t] = a[s] + b[t] belongs to the nodes
+    unsupported states are removed   arc consistency on forbidden entries
+    dominated states are removed     another state costs no more for any states of the neighbours,
+                                     and takes no more memory at any time
+    separable edges are removed      pair[s, t] = a[s] + b[t] belongs to the nodes
     deciding edges join their ends   every state of one end allows just one of the other's
 
-Parallel edges and nodes of one state fold on the way. Rounds of these until nothing changes.
+Parallel edges and nodes of one state fold as well. The reductions repeat until nothing changes.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from meshwright_solver.common.deadline import Deadline, OutOfTime
 from meshwright_solver.search.lagrangian.model import PairwiseModel, offsets
 from meshwright_solver.search.lagrangian.remap import Remap, kept_states
 
-_DOMINANCE_STEPS = 200_000_000  # chosen: of one look at all nodes; some 0.5 s
-_DOMINANCE_NODE_STEPS = 20_000_000  # chosen: at worst, of a node that is looked at
+_DOMINANCE_STEPS = 200_000_000  # chosen: of one pass over all nodes; some 0.5 s
+_DOMINANCE_NODE_STEPS = 20_000_000  # chosen: at worst, of one node
 
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
-    """model: what is left. None: every choice of the original is forbidden."""
+    """model: the reduced model. None: every choice of the original is forbidden."""
 
     model: PairwiseModel | None
     remaps: tuple[Remap, ...]
@@ -39,14 +39,14 @@ class Reduced:
         return states
 
     def project(self, states: IntArray) -> IntArray:
-        """States of the reduced model that agree with the original's as far as they can."""
+        """States of the reduced model that agree with as many of the original's as possible."""
         for remap in self.remaps:
             states = remap.project(states)
         return states
 
 
 def reduced(model: PairwiseModel, deadline: Deadline) -> Reduced:
-    """Stops early, still exact, when the time is over."""
+    """The reduced model. It stops early, still exact, when time runs out."""
     remaps: list[Remap] = []
     try:
         while True:
@@ -73,7 +73,7 @@ def reduced(model: PairwiseModel, deadline: Deadline) -> Reduced:
 
 
 def adjacency(model: PairwiseModel) -> tuple[IntArray, IntArray]:
-    """Node n's edges are edges[first[n]:first[n+1]]."""
+    """The edges of node n are edges[first[n]:first[n+1]]."""
     ends = np.concatenate([model.tails, model.heads])
     order = np.argsort(ends, kind="stable")
     counts = np.bincount(ends, minlength=model.nodes)
@@ -84,21 +84,21 @@ def _without_separable(model: PairwiseModel) -> PairwiseModel:
     keeps = np.ones(model.edges, dtype=np.int64)
     unary = model.unary.copy()
     _fold_separable(model, unary, keeps)
-    kept = keeps != 0
-    if kept.all():
+    is_kept = keeps != 0
+    if is_kept.all():
         return model
     sizes = np.diff(model.tables)
     return model._replace(
         unary=unary,
-        tails=model.tails[kept],
-        heads=model.heads[kept],
-        tables=offsets(sizes[kept]),
-        pair=model.pair[np.repeat(kept, sizes)],
+        tails=model.tails[is_kept],
+        heads=model.heads[is_kept],
+        tables=offsets(sizes[is_kept]),
+        pair=model.pair[np.repeat(is_kept, sizes)],
     )
 
 
 def _joined(model: PairwiseModel) -> Remap | None:
-    """Every tree of one-to-one edges as one node, and none where no edge is one-to-one."""
+    """Every tree of one-to-one edges as one node; None where no edge is one-to-one."""
     decides = np.zeros(model.edges, dtype=np.int64)
     _find_deciding(model, decides)
     if not decides.any():
@@ -113,16 +113,16 @@ def _joined(model: PairwiseModel) -> Remap | None:
 
 @njit(cache=True, nogil=True)
 def _supported(model: PairwiseModel, first: IntArray, edges: IntArray, alive: IntArray) -> bool:
-    """Clears states of `alive` that no choice can take; False where a node has none left."""
+    """Clear states of `alive` that no choice can take; False where a node has none left."""
     starts, tails, heads, tables, pair = (
         model.starts, model.tails, model.heads, model.tables, model.pair
     )  # fmt: skip
     nodes = starts.size - 1
     for n in range(nodes):
-        left = 0
+        living = 0
         for s in range(starts[n], starts[n + 1]):
-            left += alive[s]
-        if left == 0:
+            living += alive[s]
+        if living == 0:
             return False
     waits = np.ones(nodes, np.bool_)
     queue = np.arange(nodes)
@@ -136,24 +136,24 @@ def _supported(model: PairwiseModel, first: IntArray, edges: IntArray, alive: In
             e = edges[j]
             is_tail = tails[e] == n
             o = heads[e] if is_tail else tails[e]
-            own, other = starts[n], starts[o]
-            k, ko = starts[n + 1] - own, starts[o + 1] - other
+            start, other = starts[n], starts[o]
+            k, ko = starts[n + 1] - start, starts[o + 1] - other
             step, step_o = (ko, 1) if is_tail else (1, k)
-            left, changed = 0, False
+            living, changed = 0, False
             for t in range(ko):
                 if not alive[other + t]:
                     continue
-                found = False
+                is_supported = False
                 for s in range(k):
-                    if alive[own + s] and pair[tables[e] + s * step + t * step_o] < np.inf:
-                        found = True
+                    if alive[start + s] and pair[tables[e] + s * step + t * step_o] < np.inf:
+                        is_supported = True
                         break
-                if found:
-                    left += 1
+                if is_supported:
+                    living += 1
                 else:
                     alive[other + t] = 0
                     changed = True
-            if left == 0:
+            if living == 0:
                 return False
             if changed and not waits[o]:
                 waits[o] = True
@@ -171,8 +171,8 @@ def _drop_dominated(
     )  # fmt: skip
     steps = 0
     for n in range(starts.size - 1):
-        own = starts[n]
-        k = starts[n + 1] - own
+        start = starts[n]
+        k = starts[n + 1] - start
         if steps > most_steps:
             return
         entries = 1
@@ -181,10 +181,10 @@ def _drop_dominated(
         if entries * k * k > _DOMINANCE_NODE_STEPS:
             continue
         for worse in range(k):
-            if not alive[own + worse]:
+            if not alive[start + worse]:
                 continue
             for better in range(k):
-                if better == worse or not alive[own + better]:
+                if better == worse or not alive[start + better]:
                     continue
                 is_better = True
                 for j in range(model.first_term[n], model.first_term[n + 1]):
@@ -197,7 +197,7 @@ def _drop_dominated(
                         break
                 if not is_better:
                     continue
-                more = unary[own + better] - unary[own + worse]
+                more = unary[start + better] - unary[start + worse]
                 for j in range(first[n], first[n + 1]):
                     e = edges[j]
                     is_tail = tails[e] == n
@@ -217,7 +217,7 @@ def _drop_dominated(
                     if more == np.inf:
                         break
                 if more <= 0:
-                    alive[own + worse] = 0
+                    alive[start + worse] = 0
                     break
 
 
@@ -251,7 +251,7 @@ def _fold_separable(model: PairwiseModel, unary: FloatArray, keeps: IntArray) ->
 
 @njit(cache=True, nogil=True)
 def _find_deciding(model: PairwiseModel, decides: IntArray) -> None:
-    """Marks the edges whose finite entries are one-to-one."""
+    """Mark the edges whose finite entries are one-to-one."""
     starts, tails, heads, tables, pair = (
         model.starts, model.tails, model.heads, model.tables, model.pair
     )  # fmt: skip
@@ -286,7 +286,7 @@ def _join(
     root: IntArray,
     maps: IntArray,
 ) -> None:
-    """root: the first node of each tree; maps: by the root's state, that of the node."""
+    """root: the first node of each tree; maps: the node's state by the root's state."""
     starts, tails, heads, tables, pair = (
         model.starts, model.tails, model.heads, model.tables, model.pair
     )  # fmt: skip
@@ -314,9 +314,9 @@ def _join(
                 root[o] = r
                 step, step_o = (k, 1) if is_tail else (1, k)
                 for s in range(k):
-                    own = maps[starts[n] + s]
+                    state = maps[starts[n] + s]
                     for t in range(k):
-                        if pair[tables[e] + own * step + t * step_o] < np.inf:
+                        if pair[tables[e] + state * step + t * step_o] < np.inf:
                             maps[starts[o] + s] = t
                             break
                 stack[count] = o

@@ -1,8 +1,8 @@
-"""One model in terms of another: every node is decided by a node of the new model.
+"""A mapping between two models: a node of the new model decides every node of the old one.
 
     states[n] = state_maps[map_starts[n] + new_states[root[n]]]
 
-Covers what all exact reductions do: dropping states, joining nodes, dropping decided nodes.
+It covers all exact reductions: dropped states, joined nodes, dropped decided nodes.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Remap:
     extents: IntArray
 
     def invert(self, states: IntArray) -> IntArray:
-        found: IntArray = self.state_maps[self.map_starts[:-1] + states[self.root]]
-        return found
+        old_states: IntArray = self.state_maps[self.map_starts[:-1] + states[self.root]]
+        return old_states
 
     def project(self, states: IntArray) -> IntArray:
-        """The new states that agree with the most of the old nodes' states."""
+        """The new states that agree with most of the old nodes' states."""
         starts = offsets(self.extents)
         sizes = np.diff(self.map_starts)
         place = np.arange(len(self.state_maps)) - np.repeat(
@@ -40,8 +40,8 @@ class Remap:
         votes = np.bincount(place[agrees], minlength=starts[-1])
         owner = np.repeat(np.arange(len(self.extents)), self.extents)
         order = np.lexsort((-votes, owner))
-        found: IntArray = order[starts[:-1]] - starts[:-1]
-        return found
+        new_states: IntArray = order[starts[:-1]] - starts[:-1]
+        return new_states
 
     def apply(self, model: PairwiseModel) -> PairwiseModel:
         """The same costs and memories over the new nodes; nodes of one state fold into others."""
@@ -50,10 +50,10 @@ class Remap:
         is_pair = (first != second) & (self.extents[first] > 1) & (self.extents[second] > 1)
         count = len(self.extents)
         keys = np.minimum(first, second) * count + np.maximum(first, second)
-        found, edge_of = np.unique(keys[is_pair], return_inverse=True)
+        distinct, edge_of = np.unique(keys[is_pair], return_inverse=True)
         target = np.full(model.edges, -1, dtype=np.int64)
         target[is_pair] = edge_of
-        tails, heads = found // count, found % count
+        tails, heads = distinct // count, distinct % count
         tables = offsets(self.extents[tails] * self.extents[heads])
         unary = np.zeros(starts[-1])
         pair = np.zeros(tables[-1])
@@ -79,16 +79,16 @@ class Remap:
     def with_terms(self, model: PairwiseModel) -> PairwiseModel:
         """The model with its terms over the new nodes.
 
-        Those that count at the same moments are one; what all states take goes to the base.
+        Terms of the same moments are merged; the memory that all states take moves to the base.
         """
         old_owners = np.repeat(np.arange(len(self.root)), np.diff(model.first_term))
         owner = self.root[old_owners]
         moments = model.moments
         keys = (owner * (moments + 1) + model.since) * (moments + 1) + model.until
-        found, term_of = np.unique(keys, return_inverse=True)
-        until = found % (moments + 1)
-        since = found // (moments + 1) % (moments + 1)
-        owners = found // (moments + 1) ** 2
+        distinct, term_of = np.unique(keys, return_inverse=True)
+        until = distinct % (moments + 1)
+        since = distinct // (moments + 1) % (moments + 1)
+        owners = distinct // (moments + 1) ** 2
         usages = offsets(self.extents[owners])
         usage = np.zeros(usages[-1])
         _sum_terms(model, self.map_starts, self.state_maps, term_of.astype(np.int64), usages, usage)
@@ -100,9 +100,9 @@ class Remap:
         usage -= np.repeat(least, np.diff(usages))
         steps = np.bincount(since, least, moments + 1) - np.bincount(until, least, moments + 1)
         base += np.cumsum(steps)[:moments]
-        kept = (np.maximum.reduceat(usage, usages[:-1]) > 0) & (since < until)
-        usage = usage[np.repeat(kept, np.diff(usages))]
-        owners, since, until = owners[kept], since[kept], until[kept]
+        is_used = (np.maximum.reduceat(usage, usages[:-1]) > 0) & (since < until)
+        usage = usage[np.repeat(is_used, np.diff(usages))]
+        owners, since, until = owners[is_used], since[is_used], until[is_used]
         first = np.searchsorted(owners, np.arange(len(self.extents) + 1)).astype(np.int64)
         return model._replace(
             first_term=first,
@@ -115,16 +115,16 @@ class Remap:
 
 
 def kept_states(model: PairwiseModel, alive: IntArray) -> Remap:
-    """Drops the states of `unary` that are not alive; every node keeps one at least."""
+    """Drop the states of `unary` that are not alive; every node retains at least one."""
     counts = np.add.reduceat(alive, model.starts[:-1])
-    own = np.arange(len(alive)) - np.repeat(model.starts[:-1], model.extents)
-    return Remap(np.arange(model.nodes), offsets(counts), own[alive != 0], counts)
+    node_states = np.arange(len(alive)) - np.repeat(model.starts[:-1], model.extents)
+    return Remap(np.arange(model.nodes), offsets(counts), node_states[alive != 0], counts)
 
 
 def same_nodes(model: PairwiseModel) -> Remap:
-    """Changes nothing."""
-    own = np.arange(len(model.unary)) - np.repeat(model.starts[:-1], model.extents)
-    return Remap(np.arange(model.nodes), model.starts, own, model.extents)
+    """The identity mapping."""
+    node_states = np.arange(len(model.unary)) - np.repeat(model.starts[:-1], model.extents)
+    return Remap(np.arange(model.nodes), model.starts, node_states, model.extents)
 
 
 @njit(cache=True, nogil=True)
@@ -143,9 +143,9 @@ def _sum_up(
     starts, unary, tables, pair = model.starts, model.unary, model.tables, model.pair
     for n in range(root.size):
         r = root[n]
-        to, own, m = new_starts[r], starts[n], map_starts[n]
+        to, start, m = new_starts[r], starts[n], map_starts[n]
         for s in range(new_starts[r + 1] - to):
-            new_unary[to + s] += unary[own + state_maps[m + s]]
+            new_unary[to + s] += unary[start + state_maps[m + s]]
     for e in range(model.tails.size):
         a, b = model.tails[e], model.heads[e]
         ra, rb = root[a], root[b]

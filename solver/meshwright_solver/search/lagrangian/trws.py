@@ -1,8 +1,8 @@
 """Sequential tree-reweighted message passing (TRW-S, Kolmogorov 2006).
 
-Messages move cost between an edge and its ends without changing what any choice costs; a sweep
+Messages move cost between an edge and its ends without a change in the cost of any choice. A sweep
 there and back over the nodes in order never lowers the sum of the least costs of monotonic chains,
-a lower bound on every choice.
+which is a lower bound on every choice.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def _send(
 ) -> float:
     """The message along one edge: outbox[t] = min over s of share*value[s] - inbox[s] + pair[s, t].
 
-    Normalised to least 0; what was taken off is returned.
+    The message is normalised to least 0; the function returns the subtracted value.
     """
-    # views, so that no index can be negative: that is what lets the loops vectorise
+    # views, so that no index can be negative: only then do the loops vectorise
     come = inbox[own : own + k]
     go = outbox[other : other + ko]
     cells = pair[table : table + k * ko]
@@ -94,7 +94,7 @@ def sweep(
     states: IntArray,
     stop: IntArray,
 ) -> float:
-    """One sweep there and back; the bound it ends with. Decodes on the way there into `states`.
+    """One sweep there and back; its bound. The forward pass decodes a choice into `states`.
 
     stop[0] != 0 ends it at the next node, with the bound -inf.
     """
@@ -114,16 +114,16 @@ def sweep(
             n = turn if way == 0 else nodes - 1 - turn
             if stop[0] != 0:
                 return -np.inf
-            own = starts[n]
-            k = starts[n + 1] - own
+            start = starts[n]
+            k = starts[n + 1] - start
             if k == 1:
                 states[n] = 0
                 continue
             forward = 0
             backward = 0
             for s in range(k):
-                value[s] = unary[own + s]
-                decode[s] = unary[own + s]
+                value[s] = unary[start + s]
+                decode[s] = unary[start + s]
             for i in range(first[n], first[n + 1]):
                 e = edges[i]
                 if tails[e] == n:

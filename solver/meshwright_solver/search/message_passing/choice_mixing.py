@@ -1,7 +1,7 @@
-"""Two choices mixed: parts of the graph as in the one, parts as in the other.
+"""The mix of two choices: parts of the graph as in the one, parts as in the other.
 
-Nodes in which they differ and that are joined by edges are one part; parts do not notice each
-other. Which parts change is a knapsack: most saved by the byte first.
+Nodes that differ and are joined by edges form one part; parts are independent of each other. The
+selection of parts is a knapsack: the largest saving per byte comes first.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from meshwright_solver.search.core.cost_sums import CostSums
 def mixed(
     graph: CostGraph, within: IntArray, cheaper: IntArray, limit: float
 ) -> tuple[IntArray, float]:
-    """`within`, a choice within the limit, with the parts of `cheaper` that save most and still
-    fit, and what the first that does not fit saves by the byte, 0 where all fit.
+    """`within`, a choice within the limit, with those parts of `cheaper` that save most and still
+    fit; and the saving per byte of the first part that does not fit, 0 where all fit.
 
-    Of graphs without lifetimes.
+    The graph has no lifetimes.
     """
     differs = within != cheaper
     if not differs.any():
@@ -29,7 +29,7 @@ def mixed(
     saved = _changes(graph.cost_sums, within, cheaper, part, differs)
     taken = -_changes(graph.memory_sums, within, cheaper, part, differs)
     order = np.flatnonzero(np.isfinite(saved) & (saved > 0))
-    # what takes nothing comes first
+    # parts without memory come first
     worth = saved[order] / np.maximum(taken[order], 1e-9)
     order = order[np.argsort(-worth, kind="stable")]
     room = limit - evaluate_choice(graph, within).memory_bytes
@@ -49,8 +49,8 @@ def _parts(graph: CostGraph, differs: np.ndarray[tuple[int], np.dtype[np.bool_]]
     ends = [(tails, heads) for _, tails, heads in graph.cost_sums.edges]
     ends += [(tails, heads) for _, tails, heads in graph.selects]
     none: IntArray = np.empty(0, dtype=np.int64)
-    tails = np.concatenate([none, *(own for own, _ in ends)])
-    heads = np.concatenate([none, *(own for _, own in ends)])
+    tails = np.concatenate([none, *(edge_tails for edge_tails, _ in ends)])
+    heads = np.concatenate([none, *(edge_heads for _, edge_heads in ends)])
     touching = differs[tails] & differs[heads]
     return connected(len(graph.nodes), tails[touching], heads[touching])
 
@@ -62,17 +62,17 @@ def _changes(
     part: IntArray,
     differs: np.ndarray[tuple[int], np.dtype[np.bool_]],
 ) -> FloatArray:
-    """By part: what it adds to `before` less what it adds to `after`; not finite where one of them
-    takes what is forbidden."""
+    """The value of each part in `before` less that in `after`; not finite where one of them is
+    forbidden."""
     count = int(part.max()) + 1
-    found = np.zeros(count)
+    changes = np.zeros(count)
     with np.errstate(invalid="ignore"):
         for table, nodes in sums.nodes:
             less = table[before[nodes]] - table[after[nodes]]
-            found += np.bincount(part[nodes], less, count)
+            changes += np.bincount(part[nodes], less, count)
         for table, tails, heads in sums.edges:
             less = table[before[tails], before[heads]] - table[after[tails], after[heads]]
             owner = np.where(differs[tails], part[tails], part[heads])
             changed = differs[tails] | differs[heads]
-            found += np.bincount(owner[changed], less[changed], count)
-    return found
+            changes += np.bincount(owner[changed], less[changed], count)
+    return changes

@@ -1,9 +1,9 @@
-"""Nodes taken out of a network without loss, where many alike go at once:
+"""Contraction of a network: many equal nodes are removed at once, without loss:
 
     a leaf       becomes a vector of its neighbour
     a node       between two others becomes a table between those
 
-Each kind is computed once. What would make more tables than it is worth stays.
+Each kind is computed once. Nodes stay where their removal would need too many tables.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from meshwright_solver.search.message_passing.shared_tables import (
     VectorMinimum,
 )
 
-_LEAF_ROUNDS = 4  # chosen: leaves of leaves of leaves; longer chains are cheap for what comes after
+_LEAF_ROUNDS = 4  # chosen: leaves of leaves of leaves; longer chains cost the later steps little
 _LEAF_ENTRIES = 20_000_000  # chosen: entries read to make the vectors of one round; 0.05 s
 _TABLE_ENTRIES = 2_000_000  # measured: of tables made; with more, fewer of them stay in a cache
-_LEAST_ALIKE = 4  # chosen: a table made for fewer costs more than it saves
+_LEAST_ALIKE = 4  # chosen: a table for fewer nodes costs more than it saves
 
 
 @dataclass(frozen=True, slots=True)
-class Absorbed:
-    """Leaves: nodes[i] hangs on others[i] by the table (own state, other's)."""
+class RemovedLeaves:
+    """Removed leaves: tables[i] joins nodes[i] to others[i], the leaf's states first."""
 
     nodes: IntArray
     others: IntArray
@@ -38,8 +38,8 @@ class Absorbed:
     tables: IntArray
 
     def __call__(self, states: IntArray, known: dict[int, FloatArray], /) -> None:
-        first, own = classes(self.vectors, self.tables)
-        for kind, places in by_number(own):
+        first, kinds = classes(self.vectors, self.tables)
+        for kind, places in by_number(kinds):
             k = first[kind]
             total = known[int(self.vectors[k])][:, None] + known[int(self.tables[k])]
             states[self.nodes[places]] = total.argmin(axis=0)[states[self.others[places]]]
@@ -49,8 +49,8 @@ class Absorbed:
 
 
 @dataclass(frozen=True, slots=True)
-class Bypassed:
-    """nodes[i] between left[i] and right[i], by tables (own state, other's)."""
+class RemovedMiddles:
+    """Removed nodes between left[i] and right[i]; both tables have the states of nodes[i] first."""
 
     nodes: IntArray
     left: IntArray
@@ -60,8 +60,8 @@ class Bypassed:
     to_right: IntArray
 
     def __call__(self, states: IntArray, known: dict[int, FloatArray], /) -> None:
-        first, own = classes(self.vectors, self.to_left, self.to_right)
-        for kind, places in by_number(own):
+        first, kinds = classes(self.vectors, self.to_left, self.to_right)
+        for kind, places in by_number(kinds):
             k = first[kind]
             to_left = known[int(self.to_left[k])].T
             to_right = known[int(self.to_right[k])].T
@@ -78,7 +78,7 @@ class Bypassed:
 
 
 def contracted(network: Network) -> Network:
-    """The network without the leaves and between-nodes that many are alike of."""
+    """The network without the leaves and between-nodes that have many equals."""
     for _ in range(_LEAF_ROUNDS):
         if not _absorb(network):
             break
@@ -91,18 +91,18 @@ def _absorb(network: Network) -> bool:
     ends = np.concatenate([network.tails, network.heads])
     others = np.concatenate([network.heads, network.tails])
     edges = np.tile(np.arange(len(network.tails)), 2)
-    # of two leaves that hang on each other only the first goes
+    # of two leaves joined to each other only the first is removed
     here = np.flatnonzero((degrees[ends] == 1) & ((degrees[others] > 1) | (ends < others)))
     if not len(here):
         return False
     nodes, others, edges = ends[here], others[here], edges[here]
-    tables = _seen_from(network, edges, nodes)
-    first, own = classes(network.vectors[nodes], tables)
+    tables = _oriented(network, edges, nodes)
+    first, kinds = classes(network.vectors[nodes], tables)
     definitions = network.definitions
     work = sum(int(np.prod(definitions.shapes[tables[k]])) for k in first)
     if work > _LEAF_ENTRIES:
         return False
-    made = np.array(
+    vector_numbers = np.array(
         [
             definitions.number(
                 VectorMinimum(int(network.vectors[nodes[k]]), int(tables[k])),
@@ -110,12 +110,12 @@ def _absorb(network: Network) -> bool:
             )
             for k in first
         ]
-    )[own]
+    )[kinds]
     network.ways_back.append(
-        Absorbed(network.names[nodes], network.names[others], network.vectors[nodes], tables)
+        RemovedLeaves(network.names[nodes], network.names[others], network.vectors[nodes], tables)
     )
     listed = np.concatenate([np.arange(len(network.names)), others])
-    vectors = np.concatenate([network.vectors, made])
+    vectors = np.concatenate([network.vectors, vector_numbers])
     network.vectors = summed(definitions, len(network.names), listed, vectors)
     _take_out(network, nodes, edges)
     return True
@@ -131,30 +131,34 @@ def _bypass(network: Network) -> bool:
     edges = np.stack([order[starts[two]], order[starts[two] + 1]]) % max(len(network.tails), 1)
     others = np.where(network.tails[edges] == two, network.heads[edges], network.tails[edges])
     extents = network.extents
-    a, b, own = extents[others[0]], extents[others[1]], extents[two]
-    fits = (others[0] != others[1]) & (a * b <= own * (a + b))
+    a, b, extent = extents[others[0]], extents[others[1]], extents[two]
+    fits = (others[0] != others[1]) & (a * b <= extent * (a + b))
     two, others, edges = two[fits], others[:, fits], edges[:, fits]
     most_first = np.argsort(-extents[two], kind="stable")
     chosen = np.sort(_apart(two, others, most_first, count))
     two, others, edges = two[chosen], others[:, chosen], edges[:, chosen]
     swap = others[0] > others[1]
     others[:, swap], edges[:, swap] = others[::-1, swap], edges[::-1, swap]
-    to_left, to_right = (_seen_from(network, edges[side], two) for side in range(2))
+    to_left, to_right = (_oriented(network, edges[side], two) for side in range(2))
     first, kinds = classes(network.vectors[two], to_left, to_right)
-    kept = _worth_it(network.definitions, to_left[first], to_right[first], np.bincount(kinds))
-    here = np.flatnonzero(kept[kinds])
+    is_worthwhile = _worth_it(
+        network.definitions, to_left[first], to_right[first], np.bincount(kinds)
+    )
+    here = np.flatnonzero(is_worthwhile[kinds])
     if not len(here):
         return False
     definitions = network.definitions
-    made = np.zeros(len(first), dtype=np.int64)
-    for kind in np.flatnonzero(kept):
+    table_numbers = np.zeros(len(first), dtype=np.int64)
+    for kind in np.flatnonzero(is_worthwhile):
         k = first[kind]
         left, right = int(to_left[k]), int(to_right[k])
         shape = definitions.shapes[left][1], definitions.shapes[right][1]
-        made[kind] = definitions.number(Product(left, int(network.vectors[two[k]]), right), shape)
+        table_numbers[kind] = definitions.number(
+            Product(left, int(network.vectors[two[k]]), right), shape
+        )
     names = network.names
     network.ways_back.append(
-        Bypassed(
+        RemovedMiddles(
             names[two[here]],
             names[others[0, here]],
             names[others[1, here]],
@@ -165,7 +169,7 @@ def _bypass(network: Network) -> bool:
     )
     network.tails = np.concatenate([network.tails, others[0, here]])
     network.heads = np.concatenate([network.heads, others[1, here]])
-    network.tables = np.concatenate([network.tables, made[kinds[here]]])
+    network.tables = np.concatenate([network.tables, table_numbers[kinds[here]]])
     _take_out(network, two[here], edges[:, here].ravel())
     return True
 
@@ -173,7 +177,7 @@ def _bypass(network: Network) -> bool:
 def _worth_it(
     definitions: Definitions, left: IntArray, right: IntArray, times: IntArray
 ) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """The kinds that occur most, as many as may be made."""
+    """The most frequent kinds, as many as the limit of entries allows."""
     entries = np.array(
         [
             definitions.shapes[one][1] * definitions.shapes[other][1]
@@ -182,23 +186,25 @@ def _worth_it(
         dtype=np.int64,
     )
     order = np.argsort(-times, kind="stable")
-    kept = np.zeros(len(times), dtype=np.bool_)
-    kept[order] = (np.cumsum(entries[order]) <= _TABLE_ENTRIES) & (times[order] >= _LEAST_ALIKE)
-    return kept
+    is_worthwhile = np.zeros(len(times), dtype=np.bool_)
+    is_worthwhile[order] = (np.cumsum(entries[order]) <= _TABLE_ENTRIES) & (
+        times[order] >= _LEAST_ALIKE
+    )
+    return is_worthwhile
 
 
 @njit(cache=True, nogil=True)
 def _apart(nodes: IntArray, others: IntArray, order: IntArray, count: int) -> IntArray:
-    """Places of nodes no two of which are joined; order: of places, who is asked first."""
+    """Places of nodes of which no two are joined. order: of the places, by priority."""
     taken = np.zeros(count, dtype=np.bool_)
-    found = np.empty(nodes.size, dtype=np.int64)
+    places = np.empty(nodes.size, dtype=np.int64)
     n = 0
     for k in order:
         if not (taken[others[0, k]] or taken[others[1, k]]):
             taken[nodes[k]] = True
-            found[n] = k
+            places[n] = k
             n += 1
-    return found[:n]
+    return places[:n]
 
 
 def _degrees(network: Network) -> IntArray:
@@ -206,13 +212,15 @@ def _degrees(network: Network) -> IntArray:
     return np.bincount(ends, minlength=len(network.names)).astype(np.int64)
 
 
-def _seen_from(network: Network, edges: IntArray, nodes: IntArray) -> IntArray:
-    """The tables of edges with the state of these nodes first."""
+def _oriented(network: Network, edges: IntArray, nodes: IntArray) -> IntArray:
+    """The tables of edges, with the states of these nodes first."""
     tables = network.tables[edges]
     turned = network.tails[edges] != nodes
-    kinds, own = np.unique(tables[turned], return_inverse=True)
-    made = np.array([network.definitions.transposed(int(kind)) for kind in kinds], dtype=np.int64)
-    tables[turned] = made[own.reshape(-1)]
+    kinds, inverse = np.unique(tables[turned], return_inverse=True)
+    transposed = np.array(
+        [network.definitions.transposed(int(kind)) for kind in kinds], dtype=np.int64
+    )
+    tables[turned] = transposed[inverse.reshape(-1)]
     return tables
 
 
@@ -223,8 +231,8 @@ def _take_out(network: Network, nodes: IntArray, edges: IntArray) -> None:
     network.names = network.names[stays]
     network.extents = network.extents[stays]
     network.vectors = network.vectors[stays]
-    left = np.ones(len(network.tails), dtype=np.bool_)
-    left[edges] = False
-    network.tails = place[network.tails[left]]
-    network.heads = place[network.heads[left]]
-    network.tables = network.tables[left]
+    remaining = np.ones(len(network.tails), dtype=np.bool_)
+    remaining[edges] = False
+    network.tails = place[network.tails[remaining]]
+    network.heads = place[network.heads[remaining]]
+    network.tables = network.tables[remaining]

@@ -1,9 +1,9 @@
 """The best choice among a few states of every node, by elimination of nodes with few neighbours.
 
-A node with at most two neighbours leaves a vector or a table on those, the least over its states,
-and remembers for which of its states. Where every node left has more, one keeps the state it had
-before: the choice is then the best of those that agree there, and still no worse than the one
-before. Graphs of treewidth two, as forks and joins make, need no such help.
+A node with at most two neighbours leaves a vector or a table over these, the minimum over its
+states, and the states that attain it. If every remaining node has more neighbours, one of them
+keeps its former state. The result is then the best choice that agrees there, no worse than the
+former choice. Graphs of treewidth two, which forks and joins make, do not need this.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from meshwright_solver.search.message_passing.trws import NetworkArrays
 
 
 class HalfEdgeGraph(NamedTuple):
-    """What is left while nodes go. Edge e is two halves: 2e at its tail, 2e + 1 at its head; those
-    of one node are a list, at[node] its first. tables[e] has the tail's states first."""
+    """The remaining graph. Edge e has two halves: 2e at its tail, 2e + 1 at its head. The halves of
+    a node are a list, at[node] its first. tables[e] has the tail's states first."""
 
     counts: IntArray
     vectors: FloatArray
@@ -36,20 +36,20 @@ class HalfEdgeGraph(NamedTuple):
 def best_of_few(
     links: NetworkArrays, exact: FloatArray, few: IntArray, order: IntArray
 ) -> tuple[IntArray, bool]:
-    """The best choice of states in few, which begins with the state before, and whether it is the
-    best of all those: no node had to keep its state.
+    """The best choice among the states in `few`, of which the first is the former state; and
+    whether it is the best of all these: no node had to keep its state.
 
-    order: all nodes, by who is first to keep the state before.
+    order: all nodes; earlier ones keep their former state first.
     """
     nodes = links.extents.size
     graph = _graph(links, exact, few)
     most = few.shape[1]
     waiting = np.empty(3 * nodes + 2 * links.tails.size, dtype=np.int64)
-    left = 0
+    queued = 0
     for n in range(nodes - 1, -1, -1):
         if graph.degrees[n] <= 2:
-            waiting[left] = n
-            left += 1
+            waiting[queued] = n
+            queued += 1
     turns = np.empty(nodes, dtype=np.int64)
     sides = np.full((nodes, 2), -1, dtype=np.int64)
     choices = np.zeros((nodes, most, most), dtype=np.uint8)
@@ -57,15 +57,15 @@ def best_of_few(
     done = 0
     next_kept = 0
     while done < nodes:
-        keeps = left == 0
+        keeps = queued == 0
         if keeps:
             while is_gone[order[next_kept]]:
                 next_kept += 1
             n = order[next_kept]
             next_kept += 1
         else:
-            left -= 1
-            n = waiting[left]
+            queued -= 1
+            n = waiting[queued]
             if is_gone[n] or graph.degrees[n] > 2:
                 continue
         is_gone[n] = True
@@ -78,16 +78,16 @@ def best_of_few(
                 _impose(graph, half)
                 _detach(graph, half ^ 1, o)
                 if graph.degrees[o] <= 2:
-                    waiting[left] = o
-                    left += 1
+                    waiting[queued] = o
+                    queued += 1
                 half = graph.after[half]
             continue
         _eliminate(graph, n, sides, choices)
         for side in range(2):
             o = sides[n, side]
             if o >= 0 and graph.degrees[o] <= 2:
-                waiting[left] = o
-                left += 1
+                waiting[queued] = o
+                queued += 1
     states = np.zeros(nodes, dtype=np.int64)
     for i in range(nodes - 1, -1, -1):
         n = turns[i]
@@ -127,7 +127,7 @@ def _graph(links: NetworkArrays, exact: FloatArray, few: IntArray) -> HalfEdgeGr
 
 @njit(cache=True, nogil=True)
 def _add(graph: HalfEdgeGraph, e: int, tail: int, head: int) -> None:
-    """The edge, or its table in that of an edge between the same nodes."""
+    """Add the edge, or add its table to an edge between the same nodes."""
     fewer = tail if graph.degrees[tail] <= graph.degrees[head] else head
     further = head if fewer == tail else tail
     half = graph.at[fewer]
@@ -173,7 +173,7 @@ def _detach(graph: HalfEdgeGraph, half: int, node: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _impose(graph: HalfEdgeGraph, half: int) -> None:
-    """The node has its first state: what that costs the other end of one of its halves."""
+    """Add to the other end of a half the cost of the node's first state."""
     o = graph.others[half]
     table = graph.tables[half // 2]
     for t in range(graph.counts[o]):
@@ -182,7 +182,7 @@ def _impose(graph: HalfEdgeGraph, half: int) -> None:
 
 @njit(cache=True, nogil=True)
 def _eliminate(graph: HalfEdgeGraph, n: int, sides: IntArray, choices: NDArray[np.uint8]) -> None:
-    """Least over the node's states, left on its neighbours: sides[n], -1 where there are fewer."""
+    """Minimise over the node's states. sides[n]: its neighbours, -1 where there are fewer."""
     most = graph.vectors.shape[1]
     count = graph.counts[n]
     rows = np.zeros((2, most, most))  # of the node's states, then of a neighbour's

@@ -1,6 +1,6 @@
-"""All vectors and tables of a network as numbers in a row, at the weights of the hour.
+"""Flat tables: all vectors and tables of a network in one array, at the current weights.
 
-exact     for bounds and choices, where `links_of` says
+exact     for bounds and choices, at the places that `links_of` states
 single    for messages: the same, softened and in single precision, then all once more by columns
 """
 
@@ -13,11 +13,11 @@ from meshwright_solver.search.core.interned_tables import CostWeights
 from meshwright_solver.search.message_passing.network import Network
 from meshwright_solver.search.message_passing.trws import SingleArray, starts_of
 
-_HIGH = 1e4  # chosen: what is forbidden costs a message, of the largest entry
+_HIGH = 1e4  # chosen: the cost of a forbidden entry in messages, of the largest entry
 
 
 class FlatTables:
-    """Written over at every change of weights; what no price changes stays."""
+    """Rewritten at every change of weights, except entries that no price changes."""
 
     def __init__(self, network: Network) -> None:
         self.definitions = network.definitions
@@ -29,7 +29,7 @@ class FlatTables:
         self._stale: set[int] = set()
 
     def write(self, known: dict[int, FloatArray], weights: CostWeights) -> None:
-        """known: what is wanted, at these weights."""
+        """known: the wanted arrays at these weights."""
         before = self._weights
         only_priced = before is not None and before.cost == weights.cost
         for place, number in enumerate(self.wanted):

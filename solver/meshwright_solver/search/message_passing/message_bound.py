@@ -1,9 +1,9 @@
 """A lower bound from messages.
 
-Messages are added to nodes and taken from edges, so that no choice costs more or less; then every
-node and every edge costs at least its least entry. Worked out in double precision for the messages
-as they are, it holds whatever they are. Before, every node shares what it has among the edges to
-nodes before it, as the sweep back did: that is where the sweep's tightness shows.
+Messages are added to nodes and subtracted from edges, so that the cost of every choice stays equal.
+Every node and every edge then costs at least its least entry. The bound is computed in double
+precision and holds for any messages. First every node shares its value among the edges to earlier
+nodes, as the backward sweep does: only then is the bound as tight as the sweep.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _ROUNDING = 1e-13  # chosen: of all terms; each is the sum of some ten doubles
 def lower_bound(
     links: NetworkArrays, numbers: FlatTables, messages: SingleMessages, pool: Executor
 ) -> float:
-    """Of every choice; inf where there is none that is not forbidden."""
+    """The bound on every choice; inf where every choice is forbidden."""
     shared = _shared_out(links, numbers.single, messages)
     edges = np.zeros(links.tails.size)
     middle = links.tails.size // 2
@@ -48,7 +48,7 @@ def lower_bound(
 
 @njit(cache=True, nogil=True)
 def _shared_out(links: NetworkArrays, single: SingleArray, messages: SingleMessages) -> SingleArray:
-    """The messages to heads, after every node gave its share to the edges it is the head of."""
+    """The messages to heads, after every node has shared its value among the edges it heads."""
     shared = messages.to_head.copy()
     value = np.empty(links.extents.max() if links.extents.size else 1, dtype=np.float32)
     for n in range(links.extents.size):
@@ -64,9 +64,9 @@ def _shared_out(links: NetworkArrays, single: SingleArray, messages: SingleMessa
         for i in range(links.first[n], links.first[n + 1]):
             e = links.edges[i]
             if links.heads[e] == n:
-                own = shared[links.at_head[e] : links.at_head[e] + k]
+                message = shared[links.at_head[e] : links.at_head[e] + k]
                 for s in range(k):
-                    own[s] -= share * value[s]
+                    message[s] -= share * value[s]
     return shared
 
 

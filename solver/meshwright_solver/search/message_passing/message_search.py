@@ -1,15 +1,15 @@
 """Search over very large cost graphs: bounds by message passing, choices by elimination.
 
-    1. nodes that others decide, leaves and what lies between two nodes go   contraction.py
-    2. messages: a bound, and which few states of each node are any good     trws.py
-    3. the best choice of those few                                          few_states_elimination
-    4. the price of memory, by 3 with 2 now and then                         memory_price.py
-    5. choices above the limit and within it, mixed                          choice_mixing.py
-    6. where the best choice takes more than sums know (`SearchBudget.over_bytes`): 4 and 5 for a
-       limit that is lower by so much, from where they are
+    1. nodes that others decide, leaves and nodes between two others go      contraction.py
+    2. messages: a bound, and the few best states of each node               trws.py
+    3. the best choice of these states                                       few_states_elimination
+    4. the price of memory: step 3, with step 2 at intervals                 memory_price.py
+    5. mixes of choices above the limit and within it                        choice_mixing.py
+    6. if the best choice takes more memory than the sums (`SearchBudget.over_bytes`): 4 and 5 for a
+       limit lowered by the excess, from the present choices
 
-Work is by classes of nodes and edges wherever arrays are shared, and compiled where it is not.
-Ends when the gap is within the tolerance, nothing gets better any more, or the time is over.
+Operations run by classes of nodes and edges where arrays are shared, and are compiled elsewhere.
+The search ends when the gap is within the tolerance, no result improves, or the time is over.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from meshwright_solver.search.message_passing.trws import (
     sweep,
 )
 
-_KEPT = 12  # measured: states of a node that hold the best choice after a sweep, 8 do not
-_ALL_KEPT = 30_000_000  # chosen: additions with which all states are kept, so that a choice is best
+_FEW_STATES = 12  # measured: so many states of a node hold the best choice after a sweep, 8 do not
+_ALL_STATES_ADDITIONS = 30_000_000  # chosen: up to these all states are used, for a best choice
 _IDLE_ROUNDS = 6  # chosen: rounds without progress that end a search
-_PROGRESS = 0.02  # chosen: of the gap; less in a round is none
-# chosen: left beside what a choice took too much, of the limit: the next one differs a little
+_PROGRESS = 0.02  # chosen: of the gap; a smaller change in a round is no progress
+# chosen: margins in addition to the excess, of the limit: the next choice differs a little
 _MARGINS = (0.0, 0.001, 0.004, 0.016)
-_STOP_SECONDS = 0.05  # chosen: between looks at whether to stop
-_ROUNDING = 1e-12  # chosen: of what elimination adds up
+_STOP_SECONDS = 0.05  # chosen: between checks for a stop
+_ROUNDING = 1e-12  # chosen: relative error of the sums of elimination
 _COPIES = 4  # measured: of all distinct tables, in numbers of 8 bytes: two single, two double
 
 
@@ -65,8 +65,8 @@ def message_search(
     report: Report | None = None,
     start: IntArray | None = None,
 ) -> Outcome:
-    """Deterministic where time does not cut it. Raises TableTooLarge where all distinct tables
-    together are too large to be held.
+    """Deterministic unless time runs out. Raises TableTooLarge where all distinct tables together
+    exceed the memory for tables.
 
     Raises LifetimesMatter where lifetimes make a difference.
     """
@@ -93,9 +93,7 @@ class _MessageSearch(SearchState):
         super().__init__(graph, budget, report, start)
         self.limit = graph.memory_limit_bytes
         self._pool = pool
-        self._bracket: MemoryBracket[IntArray] | None = (
-            None  # of the limit, where that was not kept for nothing
-        )
+        self._bracket: MemoryBracket[IntArray] | None = None  # until the limit binds
 
     def run(self) -> None:
         self._prepare()
@@ -103,7 +101,7 @@ class _MessageSearch(SearchState):
         if line is None:
             return
         if line.cost.cost_ns >= self.budget.cutoff_ns:
-            self._raise_bound()  # no price of memory is needed where this is enough
+            self._raise_bound()  # if the bound suffices, no price of memory is needed
             if self._is_over():
                 return
         if self.limit is None or line.cost.memory_bytes <= self.limit:
@@ -112,26 +110,26 @@ class _MessageSearch(SearchState):
             self._close(MemoryBracket(self.limit, line))
 
     def leave_room(self) -> None:
-        """Lower the limit by what the best choice takes too much, a few times. The bound stays that
-        of the limit there was."""
+        """Lower the limit by the excess memory of the best choice, a few times. The bound remains
+        that of the original limit."""
         over, first, limit = self.budget.over_bytes, self.incumbent, self.limit
         if over is None or limit is None:
             return
-        own, said = first, len(self.notes)
+        incumbent, notes_before = first, len(self.notes)
         try:
             for margin in _MARGINS:
-                own = self.incumbent
-                missed = over(own.choice) if own.choice is not None else 0.0
+                incumbent = self.incumbent
+                missed = over(incumbent.choice) if incumbent.choice is not None else 0.0
                 if missed <= 0:
                     break
-                self._close_again(own.memory_bytes - missed - margin * limit)
+                self._close_again(incumbent.memory_bytes - missed - margin * limit)
                 if self.incumbent.choice is None:
                     break
         finally:
-            if self.incumbent.choice is None and own.choice is not None:
-                # what holds of a lower limit is not said of the one there was
-                self.incumbent, self.infeasible = own, False
-                del self.notes[said:]
+            if self.incumbent.choice is None and incumbent.choice is not None:
+                # results for a lower limit do not hold for the original one
+                self.incumbent, self.infeasible = incumbent, False
+                del self.notes[notes_before:]
             self.incumbent.lower_bound_ns = first.lower_bound_ns
 
     def _prepare(self) -> None:
@@ -144,8 +142,8 @@ class _MessageSearch(SearchState):
         ends = np.concatenate([network.tails, network.heads])
         degrees = np.bincount(ends, minlength=len(network.names))
         self._order = np.argsort(-degrees, kind="stable")
-        self._kept = _kept(self._links)
-        self._has_all = bool((self._links.extents <= self._kept).all())
+        self._most_states = _most_states(self._links)
+        self._has_all = bool((self._links.extents <= self._most_states).all())
         self._known_choices: list[IntArray] = []
         self._is_best = False
         self.deadline.check()
@@ -159,27 +157,27 @@ class _MessageSearch(SearchState):
             raise TableTooLarge("all distinct tables together", entries, most)
 
     def _tighten(self) -> None:
-        """Without a price: messages until the bound is as high as it gets."""
+        """Pass messages without a price until the bound stops rising."""
         idle = 0
         while idle < _IDLE_ROUNDS and not self._is_over():
             before = self._gap()
             self._pass_messages()
             self._choose()
-            self._judged()
+            self._best_line()
             self._raise_bound()
             idle = 0 if self._gap() < (1 - _PROGRESS) * before else idle + 1
 
     def _close_again(self, limit: float) -> None:
-        """Keep a limit that the best choice does not, from what is known of higher ones."""
-        own, known = self.incumbent, self._bracket
-        assert own.choice is not None
-        best = PricedChoice(own.choice, ChoiceCost(own.cost_ns, own.memory_bytes))
+        """Search within a lower limit, which the best choice exceeds, from the known lines."""
+        incumbent, known = self.incumbent, self._bracket
+        assert incumbent.choice is not None
+        best = PricedChoice(incumbent.choice, ChoiceCost(incumbent.cost_ns, incumbent.memory_bytes))
         bracket = MemoryBracket(limit, best if known is None else known.over)
         lines = [best, self._line, known.within if known is not None else None]
         for line in lines:
             if line is not None:
                 bracket.add(line, self._weights.memory)
-        self.limit, self.incumbent = limit, own.with_less(limit)
+        self.limit, self.incumbent = limit, incumbent.with_less(limit)
         if bracket.within is None:
             self._close(bracket)
             return
@@ -191,7 +189,7 @@ class _MessageSearch(SearchState):
         self._bracket = bracket
 
     def _close(self, bracket: MemoryBracket[IntArray]) -> None:
-        """Keep the limit, which the cheapest choice does not."""
+        """Search within the limit, which the cheapest choice exceeds."""
         if not bracketed(bracket, self._line_at):
             bracket.within = self._allowed(CostWeights(0.0, 1.0), bracket.limit_bytes)
         if bracket.within is None:
@@ -199,7 +197,7 @@ class _MessageSearch(SearchState):
         self._improve(bracket, self._mix(bracket) or bracket.meeting_price())
 
     def _improve(self, bracket: MemoryBracket[IntArray], price: float) -> None:
-        """From choices on either side of the limit: messages until the bound is close enough."""
+        """From choices on both sides of the limit: pass messages until the gap is closed."""
         self._bracket = bracket
         idle = 0
         while idle < _IDLE_ROUNDS and not self._is_over():
@@ -207,7 +205,7 @@ class _MessageSearch(SearchState):
             self._weigh(CostWeights(1.0, price))
             self._pass_messages()
             self._choose()
-            bracket.add(self._judged(), price)
+            bracket.add(self._best_line(), price)
             self._raise_bound()
             if self._is_over():
                 return
@@ -217,7 +215,7 @@ class _MessageSearch(SearchState):
             idle = 0 if self._gap() < (1 - _PROGRESS) * before else idle + 1
 
     def _mix(self, bracket: MemoryBracket[IntArray]) -> float:
-        """The price at which the choices on either side of the limit mix; 0 where all fits."""
+        """The price at which the choices on both sides of the limit mix; 0 where all parts fit."""
         over, within = (line.choice for line in bracket.pair)
         self._known_choices = [over, within]
         choice, price = mixed(self.graph, within, over, bracket.limit_bytes)
@@ -225,7 +223,7 @@ class _MessageSearch(SearchState):
         return price
 
     def _cross(self, bracket: MemoryBracket[IntArray]) -> None:
-        """Where the choices differ all over: one up to some node, the other from there."""
+        """Offer crossovers of the choices on both sides: one up to a node, the other from there."""
         over, within = (line.choice for line in bracket.pair)
         for before, behind in ((over, within), (within, over)):
             choice = crossed(self.graph, before, behind, self.incumbent.cost_ns)
@@ -233,13 +231,13 @@ class _MessageSearch(SearchState):
                 self.incumbent.offer(choice, "crossed")
 
     def _allowed(self, weights: CostWeights, limit: float = math.inf) -> PricedStates | None:
-        """The best choice found at these weights that takes nothing forbidden and no more memory;
-        None where there is none, or none is found."""
+        """The best choice at these weights that is allowed and within the limit; None where none is
+        found."""
         self._weigh(weights)
         for _ in range(_IDLE_ROUNDS):
             self._pass_messages()
             self._choose()
-            line = self._judged()
+            line = self._best_line()
             if line.cost.cost_ns < math.inf and line.cost.memory_bytes <= limit:
                 return line
             bound = self._bound()
@@ -254,7 +252,7 @@ class _MessageSearch(SearchState):
 
     def _line_at(self, price: float) -> PricedStates:
         self._weigh(CostWeights(1.0, price))
-        return self._judged()
+        return self._best_line()
 
     def _weigh(self, weights: CostWeights) -> None:
         self.deadline.check()
@@ -272,24 +270,28 @@ class _MessageSearch(SearchState):
         self.deadline.check()
 
     def _choose(self) -> None:
-        """Which states of each node a choice is made of: the best choice at hand comes first."""
-        hands = [choice[self._network.names] for choice in self._known_choices]
+        """Select the few states of each node that a choice may take; known choices come first."""
+        candidates = [choice[self._network.names] for choice in self._known_choices]
         if self.incumbent.choice is not None:
-            hands.append(self.incumbent.choice[self._network.names])
-        hands.append(decoded(self._links, self._numbers.single, self._messages))
-        hands.sort(key=self._weighted)
+            candidates.append(self.incumbent.choice[self._network.names])
+        candidates.append(decoded(self._links, self._numbers.single, self._messages))
+        candidates.sort(key=self._weighted)
         self._few = few_states(
-            self._links, self._numbers.single, self._messages, np.stack(hands), self._kept
+            self._links,
+            self._numbers.single,
+            self._messages,
+            np.stack(candidates),
+            self._most_states,
         )
 
     def _weighted(self, states: IntArray) -> float:
         links, exact = self._links, self._numbers.exact
         rows = links.tables + states[links.tails] * links.extents[links.heads]
-        found = exact[rows + states[links.heads]].sum() + exact[links.vectors + states].sum()
-        return float(found)
+        value = exact[rows + states[links.heads]].sum() + exact[links.vectors + states].sum()
+        return float(value)
 
-    def _judged(self) -> PricedStates:
-        """The best choice of few, and whether it is the best of all."""
+    def _best_line(self) -> PricedStates:
+        """The line of the best choice of few states; notes whether it is the best of all."""
         states, is_free = best_of_few(self._links, self._numbers.exact, self._few, self._order)
         choice = self._network.back(states, self._known)
         self._is_best = is_free and self._has_all
@@ -297,13 +299,13 @@ class _MessageSearch(SearchState):
         return self._line
 
     def _bound(self) -> float:
-        """Of all choices at these weights."""
+        """A lower bound of all choices at these weights."""
         if not self._is_best:
             return lower_bound(self._links, self._numbers, self._messages, self._pool)
-        found, weights = self._line.cost, self._weights
-        if found.cost_ns == math.inf:
+        cost, weights = self._line.cost, self._weights
+        if cost.cost_ns == math.inf:
             return math.inf
-        value = weights.cost * found.cost_ns + weights.memory * found.memory_bytes
+        value = weights.cost * cost.cost_ns + weights.memory * cost.memory_bytes
         return value - _ROUNDING * abs(value)
 
     def _raise_bound(self) -> None:
@@ -318,7 +320,7 @@ class _MessageSearch(SearchState):
         return self.is_beaten() or self.incumbent.is_closed()
 
 
-def _kept(links: NetworkArrays) -> int:
-    """States of each node that a choice is made of."""
+def _most_states(links: NetworkArrays) -> int:
+    """The number of states of each node that a choice may take."""
     most = int(links.extents.max(initial=1))
-    return most if len(links.extents) * most**3 <= _ALL_KEPT else _KEPT
+    return most if len(links.extents) * most**3 <= _ALL_STATES_ADDITIONS else _FEW_STATES

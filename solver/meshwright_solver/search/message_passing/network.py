@@ -4,7 +4,7 @@
                      + sum over edges e of tables[e][states[tails[e]], states[heads[e]]]
 
 with tails[e] < heads[e]; parallel edges add up. Nodes that others decide (projections) are joined
-with those; every change to a network knows its way back.
+with these. Every change to a network records its inverse.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from meshwright_solver.search.message_passing.shared_tables import (
 
 @dataclass(slots=True)
 class Network:
-    """names: the node of the graph that each node stands for."""
+    """names: the graph's node for each node of the network."""
 
     definitions: Definitions
     count: int
@@ -43,11 +43,11 @@ class Network:
     ways_back: list[WayBack] = field(default_factory=list)
 
     def wanted(self) -> IntArray:
-        """The definitions that a pass over it reads."""
+        """The definitions that a pass over the network reads."""
         return np.unique(np.concatenate([self.vectors, self.tables]))
 
     def back(self, states: IntArray, known: dict[int, FloatArray]) -> IntArray:
-        """States of its nodes as a choice of the whole graph."""
+        """The choice of the whole graph for states of the network's nodes."""
         choice = np.zeros(self.count, dtype=np.int64)
         choice[self.names] = states
         for way in reversed(self.ways_back):
@@ -60,24 +60,24 @@ class Network:
 
 
 def summed(definitions: Definitions, count: int, nodes: IntArray, vectors: IntArray) -> IntArray:
-    """One vector for every node, of those listed with it; each node is listed."""
+    """The sum of the listed vectors of every node; each node is listed at least once."""
     order = np.argsort(nodes, kind="stable")
     nodes, vectors = nodes[order], vectors[order]
-    found = np.full(count, -1, dtype=np.int64)
+    sums = np.full(count, -1, dtype=np.int64)
     turn = np.arange(len(nodes)) - np.searchsorted(nodes, nodes)
-    found[nodes[turn == 0]] = vectors[turn == 0]
+    sums[nodes[turn == 0]] = vectors[turn == 0]
     for number in range(1, turn.max(initial=0) + 1):
         here = np.flatnonzero(turn == number)
-        first, own = classes(found[nodes[here]], vectors[here])
-        made = [
+        first, class_of = classes(sums[nodes[here]], vectors[here])
+        numbers = [
             definitions.number(
-                Sum(int(found[nodes[here[k]]]), int(vectors[here[k]])),
+                Sum(int(sums[nodes[here[k]]]), int(vectors[here[k]])),
                 definitions.shapes[int(vectors[here[k]])],
             )
             for k in first
         ]
-        found[nodes[here]] = np.array(made, dtype=np.int64)[own]
-    return found
+        sums[nodes[here]] = np.array(numbers, dtype=np.int64)[class_of]
+    return sums
 
 
 def network_of(graph: CostGraph) -> Network:
@@ -117,14 +117,14 @@ def _leaves(graph: CostGraph, deciders: Deciders, definitions: Definitions) -> I
     nodes = graph.nodes
     costs = np.fromiter((id(node.cost) for node in nodes), np.int64, len(nodes))
     memories = np.fromiter((id(node.memory) for node in nodes), np.int64, len(nodes))
-    first, own = classes(costs, memories, deciders.maps)
-    made = []
+    first, class_of = classes(costs, memories, deciders.maps)
+    numbers = []
     for k in first:
         select = deciders.select(int(deciders.maps[k]))
         size = nodes[k].cost.size if select is None else len(select)
         leaf = PickedArray(nodes[k].cost, nodes[k].memory, select)
-        made.append(definitions.number(leaf, (size,)))
-    return np.array(made, dtype=np.int64)[own]
+        numbers.append(definitions.number(leaf, (size,)))
+    return np.array(numbers, dtype=np.int64)[class_of]
 
 
 def _edges(
@@ -138,8 +138,8 @@ def _edges(
     costs = np.fromiter((id(edge.cost) for edge in edges), np.int64, count)
     memories = np.fromiter((id(edge.memory) for edge in edges), np.int64, count)
     rows, columns = deciders.maps[tails], deciders.maps[heads]
-    first, own = classes(costs, memories, rows, columns)
-    made = []
+    first, class_of = classes(costs, memories, rows, columns)
+    numbers = []
     for k in first:
         edge = edges[k]
         select = deciders.select(int(rows[k])), deciders.select(int(columns[k]))
@@ -147,12 +147,12 @@ def _edges(
             extent if chosen is None else len(chosen)
             for extent, chosen in zip(edge.cost.shape, select, strict=True)
         )
-        made.append(definitions.number(PickedArray(edge.cost, edge.memory, *select), shape))
-    tables = np.array(made, dtype=np.int64)[own]
-    found = [(deciders.roots[tails], deciders.roots[heads], tables)]
+        numbers.append(definitions.number(PickedArray(edge.cost, edge.memory, *select), shape))
+    tables = np.array(numbers, dtype=np.int64)[class_of]
+    edge_arrays = [(deciders.roots[tails], deciders.roots[heads], tables)]
     for projection in deciders.rest:
-        found.append(_agreement(graph, deciders, definitions, projection))
-    return found
+        edge_arrays.append(_agreement(graph, deciders, definitions, projection))
+    return edge_arrays
 
 
 def _agreement(
@@ -170,6 +170,6 @@ def _agreement(
 
 
 def _each(numbers: IntArray, change: Callable[[int], int]) -> IntArray:
-    """The same change of every number, made once for all that are equal."""
-    kinds, own = np.unique(numbers, return_inverse=True)
-    return np.array([change(int(kind)) for kind in kinds], dtype=np.int64)[own.reshape(-1)]
+    """The change of every number, made once for all that are equal."""
+    kinds, inverse = np.unique(numbers, return_inverse=True)
+    return np.array([change(int(kind)) for kind in kinds], dtype=np.int64)[inverse.reshape(-1)]

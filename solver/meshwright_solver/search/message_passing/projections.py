@@ -1,4 +1,4 @@
-"""Nodes that others decide, by projections: each follows from the one that decides in the end."""
+"""Projections: nodes that others decide, each derived from the node that finally decides it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from meshwright_solver.search.message_passing.grouping import by_number, classes
 
 @dataclass(frozen=True, slots=True)
 class MergedNodes:
-    """heads[i] has the state selects[kinds[i]][state of tails[i]]."""
+    """The state of heads[i] is selects[kinds[i]][state of tails[i]]."""
 
     heads: IntArray
     tails: IntArray
@@ -22,8 +22,8 @@ class MergedNodes:
     selects: Sequence[IntArray]
 
     def __call__(self, states: IntArray, _: dict[int, FloatArray], /) -> None:
-        for kind, own in by_number(self.kinds):
-            states[self.heads[own]] = self.selects[kind][states[self.tails[own]]]
+        for kind, places in by_number(self.kinds):
+            states[self.heads[places]] = self.selects[kind][states[self.tails[places]]]
 
     def wanted(self) -> IntArray:
         return np.empty(0, dtype=np.int64)
@@ -33,7 +33,7 @@ class MergedNodes:
 class Deciders:
     """Node n has the state selects[maps[n]][state of roots[n]]; maps[n] is -1 at a root itself.
 
-    rest: places among the projections of those that join nothing, as their head is decided already.
+    rest: the projections that join nothing, because their head is decided already.
     """
 
     roots: IntArray
@@ -43,37 +43,37 @@ class Deciders:
 
     @staticmethod
     def of(graph: CostGraph) -> Deciders:
-        found = Deciders(
+        deciders = Deciders(
             np.arange(len(graph.nodes)), np.full(len(graph.nodes), -1, dtype=np.int64), [], []
         )
         numbers: dict[int, int] = {}
         for edge in graph.edges:
             if not isinstance(edge, Projection):
                 continue
-            if edge.tail > edge.head or found.maps[edge.head] >= 0:
-                found.rest.append(edge)
+            if edge.tail > edge.head or deciders.maps[edge.head] >= 0:
+                deciders.rest.append(edge)
                 continue
             number = numbers.setdefault(id(edge.select), len(numbers))
-            if number == len(found.selects):
-                found.selects.append(edge.select)
-            found.roots[edge.head] = edge.tail
-            found.maps[edge.head] = number
-        found._follow()
-        return found
+            if number == len(deciders.selects):
+                deciders.selects.append(edge.select)
+            deciders.roots[edge.head] = edge.tail
+            deciders.maps[edge.head] = number
+        deciders._follow()
+        return deciders
 
     def _follow(self) -> None:
-        """What is decided by a decided node is decided by whoever decides that."""
+        """Replace every decider that is decided itself by its own decider."""
         while True:
             above = self.roots[self.roots]
             here = np.flatnonzero(above != self.roots)
             if not len(here):
                 return
             outer, inner = self.maps[self.roots[here]], self.maps[here]
-            first, own = classes(outer, inner)
+            first, class_of = classes(outer, inner)
             start = len(self.selects)
             for k in first:
                 self.selects.append(self.selects[inner[k]][self.selects[outer[k]]])
-            self.maps[here] = start + own
+            self.maps[here] = start + class_of
             self.roots = above
 
     def way_back(self) -> MergedNodes:

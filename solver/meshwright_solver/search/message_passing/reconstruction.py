@@ -1,4 +1,4 @@
-"""What a change of a network leaves behind, so that its choices become choices of the graph."""
+"""The inverse of a change to a network, which turns its choices into choices of the graph."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from meshwright_solver.common.arrays import FloatArray, IntArray
 
 
 class WayBack(Protocol):
-    """Fills in the states of nodes that a change took out; those of all others are there."""
+    """Sets the states of nodes that a change removed; those of all other nodes are set."""
 
     def __call__(self, states: IntArray, known: dict[int, FloatArray], /) -> None: ...
 

@@ -1,7 +1,7 @@
 """The interned vectors and tables of message passing, computed at given weights.
 
-What a graph of 100,000 ops shares stays shared: nodes and edges hold numbers, and whatever is done
-to many of them alike is done once to what they hold.
+Arrays that a graph of 100,000 ops shares stay shared: nodes and edges hold numbers, and an
+operation on many of equal number runs once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from meshwright_solver.search.elimination.min_plus import product
 
 @dataclass(frozen=True, slots=True)
 class PickedArray:
-    """An array of the graph: of a node, or of an edge; picked[i, j] = [rows[i], columns[j]]."""
+    """An array of the graph, of a node or an edge; picked[i, j] = array[rows[i], columns[j]]."""
 
     cost: FloatArray
     memory: FloatArray | None
@@ -48,7 +48,7 @@ class Diagonal:
 
 @dataclass(frozen=True, slots=True)
 class Sum:
-    """Of two vectors, or of two tables."""
+    """The sum of two vectors, or of two tables."""
 
     one: int
     other: int
@@ -75,7 +75,7 @@ Definition = PickedArray | Agreement | Transposed | Diagonal | Sum | VectorMinim
 
 
 class Definitions(InternedTables[Definition]):
-    """Numbered in an order in which each can be computed from those before."""
+    """Interned definitions, in an order in which each depends only on earlier ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,27 +94,27 @@ class Definitions(InternedTables[Definition]):
         return self.number(Transposed(table), self.shapes[table][::-1])
 
     def at(self, weights: CostWeights, wanted: IntArray) -> dict[int, FloatArray]:
-        """What is wanted, and what that is made of, computed; what no price changes only once."""
-        found: dict[int, FloatArray] = {}
+        """Compute the wanted definitions and their parts; those that no price changes only once."""
+        arrays: dict[int, FloatArray] = {}
         for number in self._needed(wanted):
             if weights.cost == 1.0 and not self.has_memory[number]:
                 if number not in self._unpriced:
                     self._unpriced[number] = _computed(
                         self.definitions[number], weights, self._unpriced
                     )
-                found[number] = self._unpriced[number]
+                arrays[number] = self._unpriced[number]
             else:
-                found[number] = _computed(self.definitions[number], weights, found)
-        return found
+                arrays[number] = _computed(self.definitions[number], weights, arrays)
+        return arrays
 
     def _needed(self, wanted: IntArray) -> list[int]:
-        left = sorted({int(number) for number in wanted})
+        stack = sorted({int(number) for number in wanted})
         needed: set[int] = set()
-        while left:
-            number = left.pop()
+        while stack:
+            number = stack.pop()
             if number not in needed:
                 needed.add(number)
-                left.extend(_parts(self.definitions[number]))
+                stack.extend(_parts(self.definitions[number]))
         return sorted(needed)
 
 
@@ -160,8 +160,8 @@ def _computed(
             return least
         case Product(left, vector, right):
             first = np.ascontiguousarray((known[left] + known[vector][:, None]).T)
-            made: FloatArray = product(first[None], known[right][None])[0]
-            return made
+            minimum: FloatArray = product(first[None], known[right][None])[0]
+            return minimum
 
 
 def _picked(table: FloatArray, rows: IntArray | None, columns: IntArray | None) -> FloatArray:

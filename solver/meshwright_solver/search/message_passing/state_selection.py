@@ -1,4 +1,4 @@
-"""Which states of a node are worth a closer look, by what messages say of them."""
+"""State selection: the few states of each node that messages rate best."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from meshwright_solver.search.message_passing.trws import (
 def few_states(
     links: NetworkArrays, single: SingleArray, messages: SingleMessages, given: IntArray, most: int
 ) -> IntArray:
-    """(nodes, most): states of each node, -1 after the last: those given, (n, nodes), in their
-    order, then those of least value under the messages."""
+    """States of each node, shape (nodes, most), -1 after the last. First those of the choices
+    `given`, shape (n, nodes), in their order, then those of least value under the messages."""
     nodes = links.extents.size
-    found = np.full((nodes, most), -1, dtype=np.int64)
+    selected = np.full((nodes, most), -1, dtype=np.int64)
     widest = 1
     for n in range(nodes):
         widest = max(widest, links.extents[n])
@@ -33,7 +33,7 @@ def few_states(
         for i in range(given.shape[0]):
             s = given[i, n]
             if value[s] < np.inf and count < most:
-                found[n, count] = s
+                selected[n, count] = s
                 value[s] = np.inf
                 count += 1
         while count < min(most, k):
@@ -41,15 +41,15 @@ def few_states(
             for s in range(1, k):
                 if value[s] < value[best]:
                     best = s
-            found[n, count] = best
+            selected[n, count] = best
             value[best] = np.inf
             count += 1
-    return found
+    return selected
 
 
 @njit(cache=True, nogil=True)
 def decoded(links: NetworkArrays, single: SingleArray, messages: SingleMessages) -> IntArray:
-    """States node by node: best with those before it, and with what messages say of the rest."""
+    """Decode states node by node: the best for the earlier nodes' states and the messages."""
     nodes = links.extents.size
     states = np.zeros(nodes, dtype=np.int64)
     widest = 1

@@ -1,9 +1,8 @@
 """Sequential tree-reweighted message passing (TRW-S, Kolmogorov 2006) over shared tables.
 
-Messages move cost between an edge and its ends; a sweep there and back tightens what the least
-costs of the parts add up to. In single precision: whatever the messages are, a bound that is
-worked out with them holds (`message_bound.py`), so that their rounding costs tightness and no
-truth.
+Messages move cost between an edge and its ends. A sweep there and back raises the sum of the least
+costs of all parts. Messages are in single precision: `message_bound.py` computes a valid bound for
+any messages, so that rounding only weakens the bound.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ SingleArray = NDArray[np.float32]
 
 
 class NetworkArrays(NamedTuple):
-    """Who is joined to whom: node n's edges are edges[first[n]:first[n+1]]; the vector of node n
-    starts at vectors[n], the table of edge e at tables[e], row by row of its tail's states.
+    """The edges of each node: node n's are edges[first[n]:first[n+1]]. The vector of node n starts
+    at vectors[n], the table of edge e at tables[e], row by row of its tail's states.
 
     The messages of edge e to its ends start at at_tail[e] and at_head[e].
     """
@@ -64,7 +63,7 @@ def links_of(network: Network) -> NetworkArrays:
 
 
 def starts_of(network: Network) -> IntArray:
-    """Where each of the wanted vectors and tables starts in a row of all, and the end."""
+    """The start of each wanted vector and table in one array, and the end of the last."""
     shapes = network.definitions.shapes
     return offsets(np.array([math.prod(shapes[number]) for number in network.wanted()]))
 
@@ -77,10 +76,10 @@ def no_messages(links: NetworkArrays) -> SingleMessages:
 
 
 def offsets(counts: IntArray) -> IntArray:
-    """Where each of consecutive pieces starts, and the end."""
-    found = np.zeros(len(counts) + 1, dtype=np.int64)
-    np.cumsum(counts, out=found[1:])
-    return found
+    """The starts of consecutive pieces, and the end of the last."""
+    starts = np.zeros(len(counts) + 1, dtype=np.int64)
+    np.cumsum(counts, out=starts[1:])
+    return starts
 
 
 _compile = njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
@@ -88,7 +87,7 @@ _compile = njit(cache=True, nogil=True, fastmath={"nnan", "nsz"})
 
 @_compile
 def _pass(given: SingleArray, rows: SingleArray, out: SingleArray) -> None:
-    """out[t] = min over s of given[s] + rows[s, t], less the least: only differences tell."""
+    """out[t] = min over s of given[s] + rows[s, t], less the least: only differences matter."""
     count, columns = rows.shape
     for t in range(columns):
         out[t] = np.inf
@@ -113,11 +112,11 @@ def value_at(
     messages: SingleMessages,
     value: SingleArray,
 ) -> None:
-    """The node's vector with all that its edges say."""
+    """Write the node's vector plus the messages of its edges to `value`."""
     k = links.extents[n]
-    own = numbers[links.vectors[n] : links.vectors[n] + k]
+    vector = numbers[links.vectors[n] : links.vectors[n] + k]
     for s in range(k):
-        value[s] = own[s]
+        value[s] = vector[s]
     for i in range(links.first[n], links.first[n + 1]):
         e = links.edges[i]
         if links.tails[e] == n:
@@ -132,14 +131,14 @@ def value_at(
 def sweep(
     links: NetworkArrays, numbers: SingleArray, messages: SingleMessages, stop: IntArray
 ) -> None:
-    """There and back over all nodes; stop[0] != 0 ends it at the next node."""
+    """One sweep there and back over all nodes; stop[0] != 0 ends it at the next node."""
     nodes = links.extents.size
     turned = numbers.size // 2
     widest = 1
     for n in range(nodes):
         widest = max(widest, links.extents[n])
     value = np.empty(widest, dtype=np.float32)
-    given = np.empty(widest, dtype=np.float32)
+    buffer = np.empty(widest, dtype=np.float32)
     for way in range(2):
         for turn in range(nodes):
             if stop[0] != 0:
@@ -169,7 +168,7 @@ def sweep(
                     place = links.tables[e] + turned
                     come = messages.to_head[links.at_head[e] : links.at_head[e] + k]
                     go = messages.to_tail[links.at_tail[e] : links.at_tail[e] + ko]
-                own = given[:k]
+                outgoing = buffer[:k]
                 for s in range(k):
-                    own[s] = share * value[s] - come[s]
-                _pass(own, numbers[place : place + k * ko].reshape(k, ko), go)
+                    outgoing[s] = share * value[s] - come[s]
+                _pass(outgoing, numbers[place : place + k * ko].reshape(k, ko), go)

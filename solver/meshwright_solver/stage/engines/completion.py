@@ -1,8 +1,8 @@
 """Strategies of ops, completed to plans: layouts between ops, parameters, saved activations.
 
 An engine that decides strategies proposes them, the leanest last. With these fixed the rest is
-solved exactly under the memory limit, so that every such engine gives plans that fit, or says how
-much memory they lack.
+solved exactly under the memory limit. Every such engine gives plans that fit, or the memory that
+they lack.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from meshwright_solver.stage.mesh_space import MeshSpace
 from meshwright_solver.stage.search_progress import SearchProgress
 from meshwright_solver.strategies.mesh_models import Models
 
-# chosen: a plan that takes less of the memory was not made dearer by the limit
+# chosen: a plan below this share of the memory was not made dearer by the limit
 ROOMY = 0.8
 
 
 @dataclass(frozen=True, slots=True)
 class StrategyProposal:
-    """A strategy for every op by position, and the notes that its plan has."""
+    """A strategy for every op by position, and the notes of its plan."""
 
     strategies: Strategies
     notes: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ def proposal_search(
         models = space.models
         if budget.cutoff_ns < inf:
             models.deadline = Deadline.after(budget.seconds, budget.stop)
-        else:  # the first plan may take all the time there is
+        else:  # the first plan may take all the remaining time
             budget = replace(budget, seconds=models.deadline.left_s())
         report = progress.reporter(engine, space.mesh)
         return completed(models, space.folding, engine, propose(space), budget, report)
@@ -71,7 +71,7 @@ def priced_proposals(
 
 
 def tied_ops(space: MeshSpace) -> list[list[int]]:
-    """Positions of the ops that folding wants to have one strategy, group by group."""
+    """Positions of the ops that must have one strategy because of folding, group by group."""
     position_of = space.models.problem.position_of
     return [
         [position_of[name] for _, name in group]
@@ -88,7 +88,7 @@ def completed(
     budget: SearchBudget,
     report: Report,
 ) -> MeshOutcome:
-    """The best plan with the proposed strategies. It proves nothing of other plans."""
+    """The best plan with the proposed strategies. It proves nothing about other plans."""
     limit_bytes = models.problem.memory_limit_bytes
     deadline = Deadline.after(budget.seconds, budget.stop)
     least_bytes: list[float] = []
@@ -109,7 +109,7 @@ def completed(
                 unproved = replace(outcome, lower_bound_ns=-inf, status="feasible")
                 best = MeshOutcome(unproved, models, engine, unfolding, notes=proposal.notes)
             if outcome.memory_bytes < ROOMY * limit_bytes:
-                break  # later proposals are leaner, and only for want of room
+                break  # later proposals are leaner, which is of use only if memory is short
         elif outcome.minimum_memory_bytes is not None:
             least_bytes.append(outcome.minimum_memory_bytes)
     if best is not None:

@@ -32,7 +32,7 @@ ENGINES: dict[str, Engine] = {
 
 @dataclass(frozen=True, slots=True)
 class Portfolio:
-    """Engines in the order in which they search a mesh: each where those before are too large.
+    """Engines in the order in which they search a mesh: each if it is too large for those before.
 
     fallback: supplies a plan on the coarsest mesh where the time may end before any other.
     """
@@ -46,7 +46,7 @@ class Portfolio:
 
     @property
     def sole(self) -> Engine | None:
-        """The engine that finds every plan, None where several may."""
+        """The engine that finds every plan; None if there are several."""
         return self.first if len(self.engines) == 1 else None
 
     @property

@@ -1,4 +1,4 @@
-"""What a choice on one axis decides, and what it leaves to the axes inside it."""
+"""The decisions of a choice on one axis, and the remainder for the axes inside it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from meshwright_solver.strategies.parameter_model import ParameterModel
 
 @dataclass(frozen=True, slots=True)
 class AxisDecisions:
-    """code_of: of ops, by position. rest_of: of values at rest, by root. state_of: parameters'."""
+    """code_of: of ops, by position. rest_of: of values at rest, by root. state_of: of
+    parameters."""
 
     lowered: Lowered
     code_of: dict[int, int]
@@ -27,8 +28,8 @@ class AxisDecisions:
 
     @staticmethod
     def of(lowered: Lowered, choice: IntArray, alike: Sequence[tuple[Item, ...]]) -> AxisDecisions:
-        """alike: ops and tensors of kept copies that stand for each other; all have what the first
-        has (`Folding.alike`)."""
+        """alike: ops and tensors of kept copies that stand for each other; all get the decision of
+        the first (`Folding.alike`)."""
         state = choice.tolist()
         code_of = {
             position: int(lowered.op_choices[position][state[node], 0])
@@ -46,57 +47,59 @@ class AxisDecisions:
                 if first in code_of:
                     code_of.update((by_name[name], code_of[first]) for _, name in others)
                 continue
-            for found in (rest_of, state_of):
-                if like in found:
-                    found.update((name, found[like]) for _, name in others if name in found)
+            for decisions in (rest_of, state_of):
+                if like in decisions:
+                    decisions.update(
+                        (name, decisions[like]) for _, name in others if name in decisions
+                    )
         return AxisDecisions(lowered, code_of, rest_of, state_of)
 
     def inside(self, outer: Outer, size: int) -> Outer:
-        """What axes inside this one, of this size, find; outer: what this one found."""
+        """The division for axes inside this one. size: of this axis. outer: its division."""
         models = self.lowered.models
         ops, value_of = models.ops, models.values.value_of
-        found = Outer()
-        # most ops and values are like another: each is worked out once
-        ways, at_rest = cache(_ways), cache(_kept_at_rest)
-        seen_in: dict[tuple[int, int, int], int] = {}
+        inner = Outer()
+        # most ops and values equal another: each kind is computed once
+        ways, at_rest = cache(_ways), cache(_division_at_rest)
+        read_codes: dict[tuple[int, int, int], int] = {}
         for position, code in self.code_of.items():
             model = ops.model(position)
             on = model.parts_of_code[code]
-            found.parts[position] = ways(model.parts, on, size, outer.parts.get(position))
+            inner.parts[position] = ways(model.parts, on, size, outer.parts.get(position))
         for root, code in self.rest_of.items():
             count = ops.space(root).slots
-            found.slots[root] = ways(count, (code,), size, outer.slots.get(root))
+            inner.slots[root] = ways(count, (code,), size, outer.slots.get(root))
         for root, state in self.state_of.items():
             value = value_of[root]
             reader, port = value.readers[0]
             model, code = ops.model(reader), self.code_of[reader]
             key = (id(model), code, port)
-            if key not in seen_in:
-                seen_in[key] = _seen(model, code, port)
-            seen, kept = seen_in[key], outer.kept.get(root, OuterDivision())
-            found.kept[root] = at_rest(models.parameter(value), state, seen, size, kept)
+            if key not in read_codes:
+                read_codes[key] = _read_code(model, code, port)
+            seen, division = read_codes[key], outer.divisions.get(root, OuterDivision())
+            inner.divisions[root] = at_rest(models.parameter(value), state, seen, size, division)
             count = ops.space(root).slots
-            found.slots[root] = ways(count, (seen,), size, outer.slots.get(root))
-        return found
+            inner.slots[root] = ways(count, (seen,), size, outer.slots.get(root))
+        return inner
 
 
 def _ways(
     count: int, on: tuple[int, ...], size: int, before: tuple[int, ...] | None
 ) -> tuple[int, ...]:
-    """Into how many each of so many parts or slots is cut, with one axis more that lies on some."""
+    """The cut of each part or slot, after one more axis that shards those in `on`."""
     ways = before or (1,) * count
     return tuple([way * size if k in on else way for k, way in enumerate(ways)])
 
 
-def _seen(model: OpModel, code: int, port: int) -> int:
-    """The code in which an op sees an input."""
+def _read_code(model: OpModel, code: int, port: int) -> int:
+    """The code in which an op reads an input."""
     return int(model.required(np.array([[code]], dtype=np.int64), port)[0, 0])
 
 
-def _kept_at_rest(
-    model: ParameterModel, state: int, seen: int, size: int, kept: OuterDivision
+def _division_at_rest(
+    model: ParameterModel, state: int, seen: int, size: int, division: OuterDivision
 ) -> OuterDivision:
-    """What one axis more leaves of a parameter; seen: the code in which its reader sees it."""
+    """The division of a parameter at rest after one more axis. seen: the code of its reader."""
     n = model.space.slots
     row = model.states[state][None, :]
 
@@ -105,7 +108,9 @@ def _kept_at_rest(
 
     dealt = size if model.dealt_axes(row)[0, 0] else 1
     return OuterDivision(
-        kept.value * finer(model.value(row)),
-        kept.gradient * finer(model.gradient(row)) * (dealt if model.deals_gradient(row)[0] else 1),
-        kept.optimizer * finer(model.optimizer(row)) * dealt,
+        division.value * finer(model.value(row)),
+        division.gradient
+        * finer(model.gradient(row))
+        * (dealt if model.deals_gradient(row)[0] else 1),
+        division.optimizer * finer(model.optimizer(row)) * dealt,
     )

@@ -1,9 +1,9 @@
-"""The search on one axis: every op at the weight it has, the cheapest choice within a limit.
+"""The search on one axis: every op with its weight, the cheapest choice within a limit.
 
-Tables of one axis are tiny, so that the cheapest choice at any price of memory takes a millisecond
-(`search/elimination/small_tables.py`). Where the cheapest of all exceeds the limit, the best price
-is looked for (`search/elimination/memory_price.py`); what gap that leaves is less than what the
-axes inside change.
+Tables of one axis are tiny: the cheapest choice at any price of memory takes a millisecond
+(`search/elimination/small_tables.py`). If the cheapest of all exceeds the limit, the search looks
+for the best price (`search/elimination/memory_price.py`). The remaining gap is smaller than the
+effect of the axes inside.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from meshwright_solver.search.elimination.dynamic_programming import dynamic_pro
 from meshwright_solver.search.elimination.memory_price import Cross, peak
 from meshwright_solver.search.elimination.small_tables import DirectElimination, DirectSolution
 
-# chosen: prices of memory are tried until the gap is as small as this
+# chosen: the gap at which the search for a price of memory ends
 TOLERANCE = 1e-3
 
 
@@ -37,13 +37,13 @@ class AxisSearch:
         self._weighted = WeightedGraph(folding, lowered)
 
     def graph(self, memory_limit_bytes: float) -> CostGraph:
-        """What is searched."""
+        """The cost graph of the search."""
         return self._weighted.graph(memory_limit_bytes)
 
     def cheapest(self, memory_limit_bytes: float, cross: Cross = crossed) -> IntArray | None:
-        """The cheapest choice found within the limit, None where there is none.
+        """The cheapest choice within the limit; None where there is none.
 
-        cross: what is tried between two choices that the limit lies between.
+        cross: builds a choice between two choices on either side of the limit.
         """
         if not self._direct.is_small:
             graph = self.graph(memory_limit_bytes)
@@ -58,7 +58,7 @@ class AxisSearch:
         return self._within(self.graph(memory_limit_bytes), cross)
 
     def _within(self, graph: CostGraph, cross: Cross) -> IntArray | None:
-        """The limit lies between what the leanest and what the cheapest choice take."""
+        """The choice for a limit between the memory of the leanest and of the cheapest choice."""
         incumbent = Incumbent(graph, TOLERANCE, None)
         cheapest, leanest = self._cheapest.choice(), self._leanest.choice()
         over = PricedChoice(cheapest, incumbent.offer(cheapest, "cost"))

@@ -1,11 +1,11 @@
-"""What outer axes leave to inner ones: models of one axis over what lies within a group of devices.
+"""Models of one axis on the part of the graph that outer axes leave to a group of devices.
 
-Once every op has its code on the outer axes, a group of devices that the outer axes do not tell
-apart holds a part of every op and of every value. On the next axis this part is all there is: the
-same op, with smaller sizes and fewer bytes. Recursive programming solves it on its own.
+Once every op has its code on the outer axes, a group of devices that these axes do not distinguish
+holds a part of every op and of every value. The models of the next axis see only this part: the
+same op, with smaller sizes and fewer bytes. Recursive programming solves it separately.
 
-A value's part is the one in which it rests. A parameter's is the one that its reader sees; how much
-finer its value, gradient and optimizer state lie at rest is kept beside it (`Kept`).
+A value's part is its part at rest. A parameter's is the part that its reader needs; its finer
+division into value, gradient and optimizer state at rest is stored beside it (`OuterDivision`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from meshwright_solver.strategies.parameter_model import ParameterModel
 
 @dataclass(frozen=True, slots=True)
 class OuterDivision:
-    """How many times less than its reader sees outer axes leave of a parameter at rest."""
+    """The division of a parameter at rest by outer axes, relative to the part its reader needs."""
 
     value: int = 1
     gradient: int = 1
@@ -40,31 +40,31 @@ class OuterDivision:
 
 @dataclass(slots=True)
 class Outer:
-    """What the outer axes were given.
+    """The decisions on the outer axes.
 
-    parts: position of an op -> into how many each of its parts is cut. slots: root of a value ->
-    the same of its shardable slots. kept: root of a parameter -> what lies at rest.
+    parts: position of an op -> the cut of each of its parts. slots: root of a value -> the cut of
+    each of its shardable slots. divisions: root of a parameter -> its division at rest.
     """
 
     parts: dict[int, tuple[int, ...]] = field(default_factory=dict)
     slots: dict[str, tuple[int, ...]] = field(default_factory=dict)
-    kept: dict[str, OuterDivision] = field(default_factory=dict)
+    divisions: dict[str, OuterDivision] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class LocalParameterModel(ParameterModel):
-    """A parameter as its reader sees it, with what outer axes left of it at rest."""
+    """A parameter as its reader needs it, with its division by outer axes at rest."""
 
-    kept: OuterDivision = OuterDivision()
+    division: OuterDivision = OuterDivision()
 
     def held_bytes(self, states: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        # of the optimizer's state it is in `updated_elements` already
+        # `updated_elements` counts the division of the optimizer state already
         value, gradient, optimizer = ParameterModel.held_bytes(self, states)
-        kept = self.kept
-        return value / kept.value, gradient / kept.gradient, optimizer
+        division = self.division
+        return value / division.value, gradient / division.gradient, optimizer
 
     def updated_elements(self, states: IntArray) -> FloatArray:
-        return ParameterModel.updated_elements(self, states) / self.kept.optimizer
+        return ParameterModel.updated_elements(self, states) / self.division.optimizer
 
     def asked_out(self, states: IntArray, needed: IntArray) -> NDArray[np.bool_]:
         return self.at_rest.forbidden(
@@ -73,7 +73,7 @@ class LocalParameterModel(ParameterModel):
             self.space.axis_sizes,
             slots=self.space.slots,
             size_bytes=self.space.bytes,
-            kept=self.kept.optimizer,
+            kept=self.division.optimizer,
             dealt=self.dealt_axes(states),
         )
 
@@ -95,8 +95,8 @@ class _LocalOpModels(OpModels):
     def _part(self, whole: StateSpace, ways: tuple[int, ...]) -> StateSpace:
         key = (id(whole), ways)
         if key not in self._parts:
-            made = _space_of_part(whole, ways)
-            self._parts[key] = self._spaces.setdefault(made, made)
+            space = _space_of_part(whole, ways)
+            self._parts[key] = self._spaces.setdefault(space, space)
         return self._parts[key]
 
     def _cut(self, position: int) -> Hashable:
@@ -117,7 +117,7 @@ class _LocalOpModels(OpModels):
 
 
 class LocalModels(Models):
-    """Models of one more axis; the mesh is that axis alone."""
+    """Models of one more axis; their mesh is that axis alone."""
 
     __slots__ = ("outer",)
 
@@ -143,11 +143,11 @@ class LocalModels(Models):
 
     def _parameter(self, value: ProblemValue) -> ParameterModel:
         whole = Models._parameter(self, value)
-        kept = self.outer.kept.get(value.root)
-        if kept is None:
+        division = self.outer.divisions.get(value.root)
+        if division is None:
             return whole
         return self.shared(
-            ("local parameter", whole, kept),
+            ("local parameter", whole, division),
             lambda: LocalParameterModel(
                 space=whole.space,
                 dtype=whole.dtype,
@@ -163,7 +163,7 @@ class LocalModels(Models):
                 axis_levels=whole.axis_levels,
                 gradients=whole.gradients,
                 copies=whole.copies,
-                kept=kept,
+                division=division,
             ),
         )
 
@@ -200,7 +200,7 @@ def _op_of_part(whole: OpModel, ways: tuple[int, ...]) -> OpModel:
 def _load_of_part(
     whole: ExpertLoad | None, ways: tuple[int, ...]
 ) -> tuple[ExpertLoad | None, float]:
-    """What is left of a load, and what the busiest part has over the mean."""
+    """The remaining load, and the share of the busiest part relative to the mean."""
     if whole is None:
         return None, 1.0
     cut = prod(ways[place] for place in whole.on)

@@ -1,18 +1,19 @@
 """Recursive programming: one mesh axis after the other, from the slowest link to the fastest.
 
-On one axis an op has about as many strategies as its rule has factors, so that a whole graph is
-solved exactly in milliseconds (`meshwright_solver.stage.heuristics.axis_search`), every op
-competing at the weight it has. What an axis decides
-(`meshwright_solver.stage.heuristics.axis_decisions`) is kept; the next one divides what is left of
-it on each group of devices (`meshwright_solver.stage.heuristics.local_models`). Time is linear in
-axes and, folded, nearly independent of the number of layers.
+On one axis an op has about as many strategies as its rule has factors. A whole graph, with every op
+at its weight, is solved exactly in milliseconds (`meshwright_solver.stage.heuristics.axis_search`).
+The decisions of an axis (`meshwright_solver.stage.heuristics.axis_decisions`) are final. The next
+axis divides the remaining part on each group of devices
+(`meshwright_solver.stage.heuristics.local_models`). Time is linear in axes and, folded, nearly
+independent of the number of layers.
 
-An axis may use as much memory as all axes inside it could divide by at the most. Where that binds,
-the axes are gone through again with less: which of the strategies is best is seen when they are
-completed to plans (`meshwright_solver.stage.engines.completion`).
+An axis may use as much memory as all axes inside it could divide by at most. If that limit binds,
+the axes are solved again with less. The completion of the strategies to plans shows which are best
+(`meshwright_solver.stage.engines.completion`).
 
-Not exact: no axis knows what the axes inside it could do. MindSpore's recursive programming (SAPP,
-double recursive) halves ops greedily in the same order, by relative sizes and without a limit.
+Not exact: an axis does not know the possibilities of the axes inside it. MindSpore's recursive
+programming (SAPP, double recursive) halves ops greedily in the same order, by relative sizes and
+without a limit.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ from meshwright_solver.strategies.op_model import OpModel, StrategyFilter
 
 Strategies = dict[int, tuple[int, ...]]
 
-# chosen: which power of the inner axes' sizes an axis may hope that they divide its memory by, and
-# whether the layers at the ends may choose unlike those between for want of memory
+# chosen: the power of the inner axes' sizes by which an axis may expect them to divide its memory,
+# and whether the layers at the ends may choose unlike those between if memory is short
 TRIES: tuple[tuple[float, Cross], ...] = (
     (1.0, crossed),
     (1.0, uncrossed),
@@ -53,25 +54,27 @@ def recursive_programming(
     allowed: Mapping[int, StrategyFilter],
     memory_limit_bytes: float,
 ) -> Iterator[Strategies]:
-    """Strategies of all ops by position, one code an axis; those that hope for most memory first.
+    """Strategies of all ops by position, one code per axis; those that expect most memory first.
 
-    models: of the folded graph on the mesh. allowed: what the strategies of some ops have to keep.
-    Ends without a word where an axis finds no way to keep them or the memory. Raises OutOfTime at
+    models: of the folded graph on the mesh. allowed: the filters of some ops' strategies. The
+    iterator ends where an axis has no choice within the filters and the memory. Raises OutOfTime at
     the models' deadline.
     """
     recursion = _Recursion(models, folding, allowed)
     sizes = [axis.size for axis in models.mesh.axes]
     inside = [prod(sizes[k + 1 :]) for k in range(len(sizes))]
-    found: list[Strategies] = []
+    earlier: list[Strategies] = []
     for hope, cross in TRIES:
-        own = recursion.strategies([memory_limit_bytes * size**hope for size in inside], cross)
-        if own is not None and own not in found:
-            found.append(own)
-            yield own
+        strategies = recursion.strategies(
+            [memory_limit_bytes * size**hope for size in inside], cross
+        )
+        if strategies is not None and strategies not in earlier:
+            earlier.append(strategies)
+            yield strategies
 
 
 class _Recursion:
-    """Axes solved under the same decisions of those outside are looked up, not solved again."""
+    """The recursion over axes. An axis under equal outer decisions is solved once."""
 
     def __init__(
         self, models: Models, folding: Folding, allowed: Mapping[int, StrategyFilter]
@@ -87,7 +90,7 @@ class _Recursion:
 
     @uncollected
     def strategies(self, limits: Sequence[float], cross: Cross) -> Strategies | None:
-        """limits: bytes, of every axis on what the axes outside left to it."""
+        """limits: bytes, of every axis on the part that the axes outside leave to it."""
         outer = Outer()
         codes: Strategies = {}
         decided: tuple[bytes, ...] = ()
@@ -102,44 +105,44 @@ class _Recursion:
             if choice is None:
                 return None
             decided = (*decided, choice.tobytes())
-            own = AxisDecisions.of(search.lowered, choice, self.folding.alike)
-            codes = {p: (*codes.get(p, ()), code) for p, code in own.code_of.items()}
+            decisions = AxisDecisions.of(search.lowered, choice, self.folding.alike)
+            codes = {p: (*codes.get(p, ()), code) for p, code in decisions.code_of.items()}
             if k + 1 < len(limits):
-                outer = own.inside(outer, axis.size)
+                outer = decisions.inside(outer, axis.size)
         return self._valid(codes)
 
     def _allowed(self, k: int, codes: Strategies) -> dict[int, StrategyFilter]:
-        """What pins leave of the codes on axis k, given those on the axes before it."""
-        found: dict[int, StrategyFilter] = {}
+        """The codes on axis k that pins allow after those on the axes before it."""
+        filters: dict[int, StrategyFilter] = {}
         for position, rows in self.rows.items():
             before = np.array(codes.get(position, ()), dtype=np.int64)
-            found[position] = _Keeps(np.unique(rows[(rows[:, :k] == before).all(axis=1), k]))
-        return found
+            filters[position] = _Keeps(np.unique(rows[(rows[:, :k] == before).all(axis=1), k]))
+        return filters
 
     def _valid(self, codes: Strategies) -> Strategies:
         known: dict[tuple[int, tuple[int, ...]], tuple[int, ...]] = {}
-        found: Strategies = {}
-        for position, own in codes.items():
+        strategies: Strategies = {}
+        for position, op_codes in codes.items():
             model = self.models.ops.model(position)
-            key = (id(model), own)
+            key = (id(model), op_codes)
             if key not in known:
-                known[key] = _valid(model, own)
-            found[position] = known[key]
-        return found
+                known[key] = _valid(model, op_codes)
+            strategies[position] = known[key]
+        return strategies
 
 
 def _valid(model: OpModel, codes: tuple[int, ...]) -> tuple[int, ...]:
-    """A strategy of the whole mesh; where codes do not go together, inner axes are idle."""
-    own = list(codes)
-    for k in reversed(range(-1, len(own))):
-        if model.is_valid(tuple(own)):
+    """A strategy of the whole mesh; where codes are incompatible, inner axes are idle."""
+    strategy = list(codes)
+    for k in reversed(range(-1, len(strategy))):
+        if model.is_valid(tuple(strategy)):
             break
-        own[k] = model.idle
-    return tuple(own)
+        strategy[k] = model.idle
+    return tuple(strategy)
 
 
 class _Keeps:
-    """Keeps the strategies of one axis that have one of the codes."""
+    """A filter of the strategies of one axis that have one of the codes."""
 
     def __init__(self, codes: IntArray) -> None:
         self.codes = codes

@@ -1,4 +1,4 @@
-"""Recompute: which ops are done again in the backward pass, block by block."""
+"""Activation recomputation: the ops of every block that the backward pass computes again."""
 
 from meshwright_solver.stage.recompute.policies import remade
 

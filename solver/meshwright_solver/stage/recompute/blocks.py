@@ -1,7 +1,7 @@
 """Blocks of a graph: its repeated parts, each from one narrow place to the next.
 
-A run of repeats (`meshwright_solver.search.elimination.repeats`) says how long a block is, not
-where it begins. It begins where least crosses from the ops before to those behind: in a transformer
+A run of repeats (`meshwright_solver.search.elimination.repeats`) gives the length of a block, not
+its start. A block starts where the fewest bytes cross from earlier to later ops: in a transformer
 before the first norm of a layer.
 """
 
@@ -21,20 +21,22 @@ _LEAST_REPEATS = 2  # two layers are layers
 
 
 def blocks(problem: Problem, values: Values) -> list[range]:
-    """Positions of ops, in order; each of the blocks holds at least one product with parameters."""
+    """Positions of ops, in order; each block holds at least one product with parameters."""
     crossing = _crossing_bytes(problem, values)
-    found: list[range] = []
+    ranges: list[range] = []
     for first, length, period in alike_spans(_looks(problem, values), _LEAST_REPEATS):
-        for own in _cut(crossing, first, length, period):
-            if _has_product(problem, values, own) and (not found or found[-1].stop <= own.start):
-                found.append(own)
-    return found
+        for block in _cut(crossing, first, length, period):
+            if _has_product(problem, values, block) and (
+                not ranges or ranges[-1].stop <= block.start
+            ):
+                ranges.append(block)
+    return ranges
 
 
 def _cut(crossing: FloatArray, first: int, length: int, period: int) -> list[range]:
-    """The span cut where least crosses; also before it and behind, where as little does.
+    """The span, cut where the fewest bytes cross; also before it and behind, where as few do.
 
-    What is left of it at either end is a block too: half a layer of a pipeline stage.
+    The remainder at either end is a block too: half a layer of a pipeline stage.
     """
     middle = first + (length // period // 2) * period
     middle = min(middle, first + length - period)
@@ -51,7 +53,7 @@ def _cut(crossing: FloatArray, first: int, length: int, period: int) -> list[ran
 
 
 def _crossing_bytes(problem: Problem, values: Values) -> FloatArray:
-    """By position: bytes that ops before it make and ops from it on read; one more at the end."""
+    """By position: bytes from earlier ops to this one and later ones; one more at the end."""
     change = np.zeros(len(problem.ops) + 1)
     for value in values.values:
         if value.producer is None or value.is_free or not value.readers:
@@ -64,10 +66,10 @@ def _crossing_bytes(problem: Problem, values: Values) -> FloatArray:
 
 
 def _looks(problem: Problem, values: Values) -> IntArray:
-    """One number an op, equal for equal rules, shapes and ways to be sharded."""
+    """A number for every op, equal for equal rules, shapes and possible shardings."""
     numbers: dict[Hashable, int] = {}
     tensors = problem.tensors
-    found = []
+    looks = []
     for position, op in enumerate(problem.ops):
         ports = (*op.inputs, *op.outputs)
         key = (
@@ -76,12 +78,12 @@ def _looks(problem: Problem, values: Values) -> IntArray:
             values.looks[position],
             tuple([(tensors[p.tensor].shape, tensors[p.tensor].tensor.dtype) for p in ports]),
         )
-        found.append(numbers.setdefault(key, len(numbers)))
-    return np.array(found, dtype=np.int64)
+        looks.append(numbers.setdefault(key, len(numbers)))
+    return np.array(looks, dtype=np.int64)
 
 
-def _has_product(problem: Problem, values: Values, own: Sequence[int]) -> bool:
-    return any(is_weighted_product(problem, values, position) for position in own)
+def _has_product(problem: Problem, values: Values, block: Sequence[int]) -> bool:
+    return any(is_weighted_product(problem, values, position) for position in block)
 
 
 def is_weighted_product(problem: Problem, values: Values, position: int) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from meshwright.schema import Answer, Considered, RecomputePolicy, RequestPatch
 
-# what `auto` tries where memory is short, the cheapest first
+# the policies that `auto` tries if memory is short, the cheapest first
 POLICIES: tuple[RecomputePolicy, ...] = ("cheap", "full")
 FULL = 0.95  # chosen: of the memory; a plan that leaves more is not short of it
 
@@ -20,7 +20,7 @@ class _Try:
 
     @property
     def request_patch(self) -> RequestPatch | None:
-        """None where a policy has several ways, of which a request cannot name one."""
+        """None for a policy with several variants, of which a request cannot name one."""
         if self.ops is not None:
             return None
         return {
@@ -49,23 +49,25 @@ class PolicyTrials:
 
     @property
     def has_recomputed(self) -> bool:
-        return any(own.answer.plan is not None and own.policy != "none" for own in self.tries)
+        return any(trial.answer.plan is not None and trial.policy != "none" for trial in self.tries)
 
     def add(
         self, policy: RecomputePolicy, microbatches: int, answer: Answer, ops: int | None = None
     ) -> None:
-        """ops: so many are done again, where a policy has several ways."""
+        """ops: the number of recomputed ops, for a policy with several variants."""
         self.tries.append(_Try(policy, microbatches, answer, ops))
 
     def best(self) -> Answer:
-        """The plan with the fastest step, with what else was tried; without any, why not."""
-        planned = [own for own in self.tries if own.answer.plan is not None]
+        """The plan with the fastest step, with the other trials; without any, the last answer."""
+        planned = [trial for trial in self.tries if trial.answer.plan is not None]
         if not planned:
             return self.tries[-1].answer
-        best = min(planned, key=lambda own: own.answer.plan.cost.step_ns if own.answer.plan else 0)
+        best = min(
+            planned, key=lambda trial: trial.answer.plan.cost.step_ns if trial.answer.plan else 0
+        )
         plan = best.answer.plan
-        if plan is None or not any(own.policy != best.policy for own in self.tries):
+        if plan is None or not any(trial.policy != best.policy for trial in self.tries):
             return best.answer
-        others = [own.considered(plan.cost.step_ns) for own in self.tries if own is not best]
+        others = [trial.considered(plan.cost.step_ns) for trial in self.tries if trial is not best]
         search = plan.search.model_copy(update={"considered": tuple(others)})
         return best.answer.model_copy(update={"plan": plan.model_copy(update={"search": search})})

@@ -1,12 +1,12 @@
-"""Recompute policies: which ops of every block may be done again, and which of them are.
+"""Recompute policies: the ops of every block that may be recomputed, and those that are.
 
     selective   ops between two products of activations, the first of these included
     cheap       all but products with parameters, convolutions and fused attention
     full        all
     ops         all, at a price of memory (`meshwright_solver.stage.recompute.tradeoff`)
 
-Of those that may be, `ops_again` does again what saves most. Blocks are settled from the last to
-the first: what a later block does again decides what an earlier one has to save.
+Of the former, `ops_again` chooses those that save most. Blocks are settled from the last to the
+first: the recomputation of a later block decides which values an earlier one has to save.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from meshwright_solver.stage.recompute.min_cut import (
 def remade(
     problem: Problem, values: Values, policy: RecomputePolicy, count: int | None = None
 ) -> RecomputedOps:
-    """What a policy does again; count: only in so many blocks, the first.
+    """The ops that a policy recomputes. count: only in the first `count` blocks.
 
-    problem: of the whole graph, with nothing done again.
+    problem: of the whole graph, without recomputation.
     """
     if policy == "none" or not problem.training:
         return NOTHING
@@ -41,10 +41,10 @@ def remade(
 
 
 class Choice:
-    """What a policy does again in blocks.
+    """The ops that a policy recomputes in blocks.
 
-    saved_bytes, ns: after that, of all blocks together: what is saved in them and could be made
-    again, and what doing ops again takes, on one device.
+    saved_bytes, ns: of all blocks together, after `of`: the saved bytes that could be recomputed,
+    and the recomputation time, on one device.
     """
 
     def __init__(self, problem: Problem, values: Values, policy: RecomputePolicy) -> None:
@@ -54,7 +54,7 @@ class Choice:
         self.again: set[int] = set()
         self.saved_bytes = 0
         self.ns = 0.0
-        self.made: dict[int, list[int]] = {}  # op -> values that it makes or reads, by number
+        self.values_of_op: dict[int, list[int]] = {}  # op -> numbers of values it produces or reads
         for number, value in enumerate(values.values):
             if value.is_free or value.is_parameter:
                 continue
@@ -62,16 +62,16 @@ class Choice:
             if value.producer is not None:
                 around.append(value.producer[0])
             for position in dict.fromkeys(around):
-                self.made.setdefault(position, []).append(number)
+                self.values_of_op.setdefault(position, []).append(number)
 
     def of(self, chosen: Sequence[range], prices: Sequence[float] | None = None) -> RecomputedOps:
-        """prices: ns that a saved byte is worth, by block; None: as few bytes as can be."""
+        """prices: ns per saved byte, by block; None: as few saved bytes as possible."""
         names = [op.name for op in self.problem.ops]
         segment_of: dict[str, int] = {}
         for number in range(len(chosen) - 1, -1, -1):
-            own = self._of_block(chosen[number], None if prices is None else prices[number])
-            self.again |= own
-            if own:
+            ops = self._of_block(chosen[number], None if prices is None else prices[number])
+            self.again |= ops
+            if ops:
                 segment_of.update(dict.fromkeys([names[p] for p in chosen[number]], number))
         if not self.again:
             return NOTHING
@@ -80,18 +80,18 @@ class Choice:
     def _of_block(self, block: range, price: float | None) -> set[int]:
         may = self._may(block)
         times = {position: self._ns(position) for position in may}
-        numbers = dict.fromkeys(n for op in block for n in self.made.get(op, ()))
-        found = [value for n in numbers if (value := self._value(n, block)) is not None]
+        numbers = dict.fromkeys(n for op in block for n in self.values_of_op.get(op, ()))
+        block_values = [value for n in numbers if (value := self._value(n, block)) is not None]
         if price is None:
-            own = ops_again(found, times) if times else set()
+            ops = ops_again(block_values, times) if times else set()
         else:
-            own = ops_at_price(found, times, price) if times else set()
-        self.saved_bytes += saved_bytes(found, own)
-        self.ns += sum(times[op] for op in own)
-        return own
+            ops = ops_at_price(block_values, times, price) if times else set()
+        self.saved_bytes += saved_bytes(block_values, ops)
+        self.ns += sum(times[op] for op in ops)
+        return ops
 
     def _value(self, number: int, block: range) -> BlockValue | None:
-        """None for a value that is saved whatever the block does."""
+        """None for a value that is saved whatever the block recomputes."""
         value = self.values.values[number]
         outside = [reader for reader in value.again if reader[0] not in block]
         outside += [r for r in value.readers if r[0] not in block and r[0] in self.again]
@@ -117,7 +117,7 @@ class Choice:
         raise ValueError(f"the recompute policy {self.policy!r} chooses no ops")
 
     def _moves(self, position: int) -> bool:
-        """Whether an op depends on anything that is not made everywhere."""
+        """Whether an op produces a value that is not free."""
         op = self.problem.ops[position]
         return any(not self.values.value_of[port.tensor].is_free for port in op.outputs)
 
@@ -128,7 +128,7 @@ class Choice:
         return is_weighted_product(self.problem, self.values, position)
 
     def _between_products(self, positions: Sequence[int]) -> list[int]:
-        """Ops on a way from one product of activations to another, that one left out."""
+        """Ops on a path from one product of activations to another, without the latter."""
         products = {p for p in positions if self._is_product(p)}
         on_way = [p for p in positions if p in products or not self._is_dear(p)]
         forth = set(products)
@@ -147,19 +147,21 @@ class Choice:
         return known is not None and known.op_class == "matmul" and not self._is_dear(position)
 
     def _makers(self, position: int) -> list[int]:
-        found = [self.values.values[number].producer for number in self.made.get(position, ())]
-        return [maker[0] for maker in found if maker is not None and maker[0] != position]
+        producers = [
+            self.values.values[number].producer for number in self.values_of_op.get(position, ())
+        ]
+        return [maker[0] for maker in producers if maker is not None and maker[0] != position]
 
     def _readers(self, position: int) -> list[int]:
-        found = []
-        for number in self.made.get(position, ()):
+        readers = []
+        for number in self.values_of_op.get(position, ()):
             value = self.values.values[number]
             if value.producer is not None and value.producer[0] == position:
-                found += [reader for reader, _ in value.readers]
-        return found
+                readers += [reader for reader, _ in value.readers]
+        return readers
 
     def _ns(self, position: int) -> float:
-        """What doing an op again takes on one device: it tells apart what saves as much."""
+        """The time to recompute an op on one device: it decides between ops that save as much."""
         op, tensors = self.problem.ops[position], self.problem.tensors
         if op.known is None:
             return 0.0

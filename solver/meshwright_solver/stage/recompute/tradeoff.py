@@ -1,17 +1,17 @@
-"""Recompute op by op: the sets of ops worth doing again, from nothing to all that frees memory.
+"""Recomputation op by op: the sets of ops worth recomputing, from none to all that free memory.
 
-With b(S) the bytes that a set S of ops leaves saved and t(S) the time of doing it again, a price p
-of a byte asks for the set with the least t(S) + p b(S): in every block a minimum cut. Those that
-some price asks for are the corners of the lower convex hull of all points (b, t), and so the least
-time for as many bytes; they are the *rungs*. Two neighbours meet at the price
+Let b(S) be the bytes that a set S of ops leaves saved, and t(S) its recomputation time. A price p
+of a byte selects the set with the least t(S) + p b(S): in every block a minimum cut. The sets that
+some price selects are the vertices of the lower convex hull of all points (b, t), and so have the
+least time for as many bytes; they are the *rungs*. Two neighbours meet at the price
 
     p = (t(S') - t(S)) / (b(S) - b(S'))
 
-at which the cut either gives one of them, or a corner between. Between two rungs some blocks, the
-first, have the heavier one.
+at which the cut gives one of them, or a vertex between. Between two rungs some blocks, the first,
+have the heavier one.
 
-Which rung is best only a plan can say, since free memory is worth what sharding makes of it: its
-step as a function of the rung is taken to fall and then to rise, and the least is found by halving.
+Only a plan shows which rung is best, since the worth of free memory depends on the sharding. The
+step time as a function of the rung is assumed to fall and then to rise; bisection finds the least.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from meshwright_solver.problem.values import Values
 from meshwright_solver.stage.recompute.blocks import blocks
 from meshwright_solver.stage.recompute.policies import Choice
 
-FINEST = 8  # chosen: an eighth of the blocks; a plan for each halving
-MOST_BYTES_NS = 1e6  # chosen: ns for a byte, more than any op takes to make it
+FINEST = 8  # chosen: an eighth of the blocks; each halving takes a plan
+MOST_BYTES_NS = 1e6  # chosen: ns for a byte, more than any op takes to produce it
 
 
 @dataclass(frozen=True, slots=True)
 class Rung:
-    """What is done again at a price of a byte; saved_bytes, ns: of all blocks, on one device."""
+    """The recomputation at a price of a byte; saved_bytes, ns: of all blocks, on one device."""
 
     price: float
     remade: RecomputedOps
@@ -42,7 +42,7 @@ class Rung:
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """rungs: from nothing done again to as few bytes as can be."""
+    """rungs: from no recomputation to as few saved bytes as possible."""
 
     problem: Problem
     values: Values
@@ -50,30 +50,30 @@ class Ladder:
     rungs: tuple[Rung, ...]
 
     def between(self, place: int, heavy: int) -> RecomputedOps:
-        """The first blocks as the rung at a place has them, the others as the one before."""
-        light, own = self.rungs[place - 1 : place + 1]
-        prices = [own.price] * heavy + [light.price] * (len(self.blocks) - heavy)
+        """The first `heavy` blocks as in the rung at `place`, the others as in the one before."""
+        light, rung = self.rungs[place - 1 : place + 1]
+        prices = [rung.price] * heavy + [light.price] * (len(self.blocks) - heavy)
         return Choice(self.problem, self.values, "ops").of(self.blocks, prices)
 
 
 def ladder(problem: Problem, values: Values, count: int | None = None) -> Ladder:
-    """problem: of the whole graph, with nothing done again. count: only in so many blocks."""
-    own = tuple(blocks(problem, values)[:count]) if problem.training else ()
-    if not own:
-        return Ladder(problem, values, own, (Rung(0.0, NOTHING, 0, 0.0),))
+    """problem: of the whole graph, without recomputation. count: only the first `count` blocks."""
+    chosen_blocks = tuple(blocks(problem, values)[:count]) if problem.training else ()
+    if not chosen_blocks:
+        return Ladder(problem, values, chosen_blocks, (Rung(0.0, NOTHING, 0, 0.0),))
 
     def rung(price: float) -> Rung:
         choice = Choice(problem, values, "ops")
-        made = choice.of(own, [price] * len(own))
-        return Rung(price, made, choice.saved_bytes, choice.ns)
+        recomputed = choice.of(chosen_blocks, [price] * len(chosen_blocks))
+        return Rung(price, recomputed, choice.saved_bytes, choice.ns)
 
     first, last = rung(0.0), rung(MOST_BYTES_NS)
-    found = (first,) if last.saved_bytes >= first.saved_bytes else _hull(rung, first, last)
-    return Ladder(problem, values, own, found)
+    rungs = (first,) if last.saved_bytes >= first.saved_bytes else _hull(rung, first, last)
+    return Ladder(problem, values, chosen_blocks, rungs)
 
 
 def _hull(rung: Callable[[float], Rung], light: Rung, heavy: Rung) -> tuple[Rung, ...]:
-    """All corners from one to the other."""
+    """All vertices from one to the other."""
     price = (heavy.ns - light.ns) / (light.saved_bytes - heavy.saved_bytes)
     middle = rung(price)
     between = heavy.saved_bytes < middle.saved_bytes < light.saved_bytes
@@ -88,9 +88,9 @@ def _hull(rung: Callable[[float], Rung], light: Rung, heavy: Rung) -> tuple[Rung
 def descend(
     steps: Ladder, step_ns: Callable[[RecomputedOps], float], go_on: Callable[[], bool]
 ) -> None:
-    """Ask for the steps of rungs, and of what lies between two, until the least is among them.
+    """Evaluate the steps of rungs, and of mixes of two, until the least is among them.
 
-    step_ns: of a plan that does so much again; inf where none fits.
+    step_ns: of a plan with this recomputation; inf where none fits.
     """
     known: dict[int, float] = {}
 
@@ -113,8 +113,8 @@ def descend(
     light, heavy = 0, len(steps.blocks)  # blocks at the heavier of two rungs: too few, and enough
     while heavy - light > max(1, len(steps.blocks) // FINEST) and go_on():
         middle = (light + heavy) // 2
-        own = step_ns(steps.between(low, middle))
-        if own <= best:
-            best, heavy = own, middle
+        mixed_ns = step_ns(steps.between(low, middle))
+        if mixed_ns <= best:
+            best, heavy = mixed_ns, middle
         else:
             light = middle

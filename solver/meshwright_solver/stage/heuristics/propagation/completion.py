@@ -1,6 +1,6 @@
-"""What lies between settled ops at its best: values as read and parameters.
+"""Completion of settled ops: the best states of values as read and of parameters.
 
-Around settled ops these form trees of few nodes, so that the least cost is exact.
+Around settled ops these nodes form small trees, so that the least cost is exact.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ DEEPER_THAN_ANY = 1 << 30
 
 
 def completed(graph: CostGraph, settled: IntArray) -> IntArray:
-    """The cheapest choice with these states; OPEN where a node has none yet."""
+    """The cheapest choice with these states; OPEN marks a node without one."""
     state = settled.copy()
     outlook = Outlook(graph, state, rounds=0)
     for node in np.nonzero(state == OPEN)[0].tolist():
-        # from a root on: each node sees what was chosen for the one before
+        # from a root on: each node depends on the choice of the one before
         waiting = [node] if state[node] == OPEN else []
         while waiting:
-            own = waiting.pop()
-            state[own] = int(np.argmin(outlook.of(own, depth=DEEPER_THAN_ANY)))
+            current = waiting.pop()
+            state[current] = int(np.argmin(outlook.of(current, depth=DEEPER_THAN_ANY)))
             waiting += [
                 other
-                for edge in outlook.around[own]
-                if state[other := outlook.tables.other(edge, own)] == OPEN
+                for edge in outlook.around[current]
+                if state[other := outlook.tables.other(edge, current)] == OPEN
             ]
     return state

@@ -1,4 +1,4 @@
-"""Connected parts of a cost graph, and what a choice costs in each."""
+"""Connected parts of a cost graph, and the cost of a choice in each."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def components(graph: CostGraph) -> IntArray:
 
 
 def component_costs(graph: CostGraph, labels: IntArray, choice: IntArray) -> FloatArray:
-    """What a choice costs in every connected part, in ns."""
-    found = np.zeros(int(labels.max()) + 1)
+    """The cost of a choice in every connected part, in ns."""
+    costs = np.zeros(int(labels.max()) + 1)
     for k, node in enumerate(graph.nodes):
-        found[labels[k]] += node.cost[choice[k]]
+        costs[labels[k]] += node.cost[choice[k]]
     for edge in graph.edges:
         if isinstance(edge, CostEdge):
-            found[labels[edge.tail]] += edge.cost[choice[edge.tail], choice[edge.head]]
-    return found
+            costs[labels[edge.tail]] += edge.cost[choice[edge.tail], choice[edge.head]]
+    return costs

@@ -1,13 +1,13 @@
-"""Seeds that do not go together: where their layouts meet, and what that costs.
+"""Conflicts of seeds: the edge where their layouts disagree, and its cost.
 
-Two seeds a and b that some way of ops and values connects are in conflict where both need more
-redistribution of values on it than each by itself adds up to:
+Two seeds a and b on a path of ops and values are in conflict if both together need more
+redistribution of values on it than the sum of each alone:
 
     extra = D(a and b) - D(a) - D(b) + D(neither)  >  0
 
-with D the least forward redistribution on that way when all other ops on it may be anything, done
-whole on every device too. Partial sums do not count: they have to be reduced anyway. So column and
-row cuts one behind the other are no conflict, and rows that have to be gathered for columns are.
+D is the least forward redistribution on that path if all other ops on it are free, even repeated on
+every device. Partial sums do not count: they have to be reduced in any case. So consecutive column
+and row cuts are no conflict, and rows that have to be gathered for columns are.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from meshwright_solver.search.core.cost_graph import FORBIDDEN, CostGraph
 from meshwright_solver.stage.heuristics.propagation.relayouts import Meeting, costliest
 from meshwright_solver.stage.heuristics.propagation.tables import message
 
-LEAST_EXTRA = 1e-9  # chosen: of what both need; less is rounding
+LEAST_EXTRA = 1e-9  # chosen: of the need of both; less is rounding
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """Two ops whose given strategies clash. path: the ops that connect them, both included.
+    """Two ops whose given strategies conflict. path: the ops that connect them, both included.
 
-    tensor lies in the first layout and is needed in the second; moving it costs redistribution_ns
-    a step, both ways. extra_ns: the forward redistribution that both need together beyond what each
-    needs by itself.
+    tensor is in the first layout and is needed in the second; its redistribution takes
+    redistribution_ns a step, both ways. extra_ns: the forward redistribution that both need
+    together beyond the sum of each alone.
     """
 
     first: str
@@ -57,14 +57,14 @@ class Conflict:
 
 
 def conflicts(allowed: Mapping[int, FloatArray], meeting: Meeting) -> tuple[Conflict, ...]:
-    """The conflicts between seeds, by what they cost.
+    """The conflicts between seeds, by cost.
 
-    allowed: seed -> 0 where a state of it is given, infinite elsewhere. meeting: the graph in which
-    seeds may be anything, and the states that its nodes have in the end.
+    allowed: seed -> 0 for its given states, infinite elsewhere. meeting: the graph in which seeds
+    are free, and the final states of its nodes.
     """
     free = meeting.lowered.graph
     chains = _Chains(meeting, allowed)
-    found: dict[tuple[int, int], Conflict] = {}
+    conflict_of: dict[tuple[int, int], Conflict] = {}
     for path in _paths(free, chains.around, sorted(allowed)):
         ends = (path[0][0], path[-1][0])
         extra = chains.extra(path)
@@ -74,7 +74,7 @@ def conflicts(allowed: Mapping[int, FloatArray], meeting: Meeting) -> tuple[Conf
         if at is None:
             continue
         names = [meeting.op_name(node) for node, _ in path]
-        own = Conflict(
+        conflict = Conflict(
             meeting.name(ends[0]),
             meeting.name(ends[1]),
             tuple(name for name in names if name is not None),
@@ -83,9 +83,12 @@ def conflicts(allowed: Mapping[int, FloatArray], meeting: Meeting) -> tuple[Conf
             at.ns,
             float(extra),
         )
-        if ends not in found or found[ends].redistribution_ns < own.redistribution_ns:
-            found[ends] = own
-    return tuple(sorted(found.values(), key=lambda own: -own.extra_ns))
+        if (
+            ends not in conflict_of
+            or conflict_of[ends].redistribution_ns < conflict.redistribution_ns
+        ):
+            conflict_of[ends] = conflict
+    return tuple(sorted(conflict_of.values(), key=lambda item: -item.extra_ns))
 
 
 Path = Sequence[tuple[int, int]]  # nodes, each with the edge to the next; -1 behind the last
@@ -94,7 +97,7 @@ Path = Sequence[tuple[int, int]]  # nodes, each with the edge to the next; -1 be
 def _paths(
     graph: CostGraph, around: Sequence[Sequence[int]], seeds: Sequence[int]
 ) -> Iterator[Path]:
-    """For every edge where the surroundings of two seeds meet, the way between these."""
+    """For every edge where the regions of two seeds meet, the path between these seeds."""
     seed_of: dict[int, int] = {seed: seed for seed in seeds}
     came_by: dict[int, int] = {}
     waiting = deque(seeds)
@@ -107,22 +110,22 @@ def _paths(
                 came_by[other] = edge
                 waiting.append(other)
 
-    def way(node: int) -> list[tuple[int, int]]:
-        """From a node back to its seed."""
-        found = [(node, -1)]
+    def path_from(node: int) -> list[tuple[int, int]]:
+        """The path from a node back to its seed."""
+        steps = [(node, -1)]
         while node in came_by:
             edge = came_by[node]
             node = _other(graph, edge, node)
-            found[-1] = (found[-1][0], edge)
-            found.append((node, -1))
-        return found
+            steps[-1] = (steps[-1][0], edge)
+            steps.append((node, -1))
+        return steps
 
-    for edge, own in enumerate(graph.edges):
-        ends = [seed_of.get(own.tail), seed_of.get(own.head)]
+    for edge, link in enumerate(graph.edges):
+        ends = [seed_of.get(link.tail), seed_of.get(link.head)]
         if None in ends or ends[0] == ends[1]:
             continue
-        first, second = way(own.tail), way(own.head)
-        if seed_of[own.tail] > seed_of[own.head]:
+        first, second = path_from(link.tail), path_from(link.head)
+        if seed_of[link.tail] > seed_of[link.head]:
             first, second = second, first
         nodes = [node for node, _ in first[::-1]] + [node for node, _ in second]
         edges = [e for _, e in first[-2::-1]] + [edge] + [e for _, e in second]
@@ -130,7 +133,7 @@ def _paths(
 
 
 class _Chains:
-    """The least forward redistribution on ways."""
+    """The least forward redistribution on paths."""
 
     def __init__(self, meeting: Meeting, allowed: Mapping[int, FloatArray]) -> None:
         self.meeting = meeting
@@ -142,7 +145,7 @@ class _Chains:
             self.around[edge.head].append(k)
 
     def extra(self, path: Path) -> float:
-        """What both ends need beyond what each needs by itself; 0 where that is rounding."""
+        """The need of both ends beyond the sum of each alone; 0 where that is rounding."""
         first = self._along(path, self.allowed[path[0][0]])
         free = self._along(path, np.zeros(1))
         last = self.allowed[path[-1][0]]
@@ -150,13 +153,13 @@ class _Chains:
             float(total.min()) for total in (first + last, first, free + last, free)
         )
         if not isfinite(one + other):
-            return 0.0  # a seed that no plan can keep
+            return 0.0  # a seed that no plan can satisfy
         extra = both - one - other + neither
         return extra if extra > LEAST_EXTRA * both else 0.0
 
-    def _along(self, path: Path, given: FloatArray) -> FloatArray:
+    def _along(self, path: Path, seed_costs: FloatArray) -> FloatArray:
         """The least redistribution for every state of the last node."""
-        total = self._start(path[0][0]) + given
+        total = self._start(path[0][0]) + seed_costs
         for (_, k), (node, _) in pairwise(path):
             edge = self.meeting.forward(k)
             total = message(edge, edge.tail == node, total, len(self.graph.nodes[node].cost))
@@ -164,16 +167,16 @@ class _Chains:
         return total
 
     def _start(self, node: int) -> FloatArray:
-        """Nothing for every state that may be."""
+        """Zero for every allowed state."""
         cost = self.graph.nodes[node].cost
         return np.where(np.isfinite(cost), 0.0, FORBIDDEN)
 
 
 def _other(graph: CostGraph, edge: int, node: int) -> int:
-    own = graph.edges[edge]
-    return own.head if own.tail == node else own.tail
+    link = graph.edges[edge]
+    return link.head if link.tail == node else link.tail
 
 
 def _shortened(path: Sequence[str]) -> list[str]:
-    """A way of many ops by its ends."""
+    """A long path, shortened to its ends."""
     return [*path] if len(path) <= 8 else [*path[:3], f"{len(path) - 6} ops", *path[-3:]]

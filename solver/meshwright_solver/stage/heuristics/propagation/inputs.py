@@ -1,4 +1,4 @@
-"""What propagation starts from, a lowered problem and what is given of it, and its answer."""
+"""The input of propagation, a lowered problem with its seeds, and its result."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ Tied = Iterable[Collection[int]]
 
 @dataclass(frozen=True, slots=True)
 class Propagation:
-    """A strategy (a row of OpModel codes) for every op by position, and what is to be said of it.
+    """A strategy (a row of OpModel codes) for every op by position, with conflicts and notes.
 
-    cost_ns, memory_bytes: of one step as propagation sees it, without a limit. is_given: nothing
-    was left to choose, at whatever price of memory.
+    cost_ns, memory_bytes: of one step as propagation computes them, without a limit. is_given: no
+    op was free, whatever the price of memory.
     """
 
     strategies: dict[int, IntArray]
@@ -47,10 +47,10 @@ class Propagation:
 
 @dataclass(frozen=True, slots=True)
 class PropagationProblem:
-    """A lowered problem and what is given of it.
+    """A lowered problem and its seeds.
 
-    masks: by op node, 0 for what may be, else FORBIDDEN. graph: with the masks, and with the price
-    of memory as cost.
+    masks: by op node, 0 for allowed states, else FORBIDDEN. graph: with the masks, and with the
+    price of memory as cost.
     """
 
     lowered: Lowered
@@ -74,11 +74,11 @@ class PropagationProblem:
         ]
         for position, keep in seeds.items():
             node = lowered.op_node[position]
-            kept = keep(models.ops.model(position), lowered.op_choices[position])
+            flags = keep(models.ops.model(position), lowered.op_choices[position])
             cost = nodes[node].cost
             masks[node], masked = models.shared(
-                ("given op", id(cost), kept.tobytes()),
-                lambda k=kept, c=cost: _masked(k, c),  # type: ignore[misc]  # mypy cannot infer a lambda with a default
+                ("given op", id(cost), flags.tobytes()),
+                lambda k=flags, c=cost: _masked(k, c),  # type: ignore[misc]  # mypy cannot infer a lambda with a default
             )
             nodes[node] = replace(nodes[node], cost=masked)
         return PropagationProblem(lowered, masks, CostGraph(tuple(nodes), tuple(edges)))
@@ -93,8 +93,8 @@ class PropagationProblem:
         choices = self.lowered.op_choices
         for positions in tied:
             planned = sorted(p for p in positions if p in choices)  # views have no strategy
-            own = [p for p in planned if choices[p] is choices[planned[0]]]
-            groups |= {nodes[p]: tuple(nodes[q] for q in own) for p in own}
+            group = [p for p in planned if choices[p] is choices[planned[0]]]
+            groups |= {nodes[p]: tuple(nodes[q] for q in group) for p in group}
         return Spread(
             self.graph,
             tuple(nodes.values()),
@@ -121,23 +121,23 @@ class PropagationProblem:
         )
 
     def data_parallel(self, positions: Collection[int]) -> dict[int, int]:
-        """Op node -> the state in which it is data parallel; what cannot be is left out."""
+        """Op node -> its data-parallel state; nodes without one are omitted."""
         models = self.models
         parts = batch_parts(models.problem)
-        found = {}
+        states = {}
         for position in positions:
             choices = self.lowered.op_choices[position]
             model = models.ops.model(position)
-            kept = models.shared(
+            flags = models.shared(
                 ("data parallel", id(choices), parts[position]),
-                lambda m=model, c=choices, own=parts[position]: data_parallel(own)(m, c),  # type: ignore[misc]  # as above
+                lambda m=model, c=choices, part=parts[position]: data_parallel(part)(m, c),  # type: ignore[misc]  # as above
             )
-            if kept.any():
-                found[self.lowered.op_node[position]] = int(np.argmax(kept))
-        return found
+            if flags.any():
+                states[self.lowered.op_node[position]] = int(np.argmax(flags))
+        return states
 
     def _weight(self, position: int) -> float:
-        """What an op costs in one step where every device does all of it."""
+        """The cost of an op in one step if every device computes all of it."""
         models = self.models
         model = models.ops.model(position)
 
@@ -150,21 +150,21 @@ class PropagationProblem:
 
 @dataclass(frozen=True, slots=True)
 class _Priced:
-    """Costs with memory at a price; one array for all that share theirs."""
+    """Costs with memory at a price; shared arrays stay shared."""
 
     models: Models
     ns_per_byte: float
 
-    def of(self, own: CostNode | CostEdge) -> FloatArray:
-        memory = own.memory
+    def of(self, item: CostNode | CostEdge) -> FloatArray:
+        memory = item.memory
         if memory is None or not self.ns_per_byte:
-            return own.cost
-        key = ("priced", id(own.cost), id(memory), self.ns_per_byte)
-        return self.models.shared(key, lambda: own.cost + self.ns_per_byte * memory)
+            return item.cost
+        key = ("priced", id(item.cost), id(memory), self.ns_per_byte)
+        return self.models.shared(key, lambda: item.cost + self.ns_per_byte * memory)
 
 
 def _masked(
-    kept: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], cost: FloatArray
+    flags: np.ndarray[tuple[int, ...], np.dtype[np.bool_]], cost: FloatArray
 ) -> tuple[FloatArray, FloatArray]:
-    mask = np.where(kept, 0.0, FORBIDDEN)
+    mask = np.where(flags, 0.0, FORBIDDEN)
     return mask, cost + mask

@@ -1,15 +1,15 @@
-"""What the neighbourhood of a node makes of its states.
+"""The outlook of a node: the cost of its states, with that of its neighbourhood.
 
-An op is *settled* once its state is fixed. To settle the next one its own costs are not enough:
-what its neighbours can make of each state counts too, settled ones as they are, others at their
-best, which again depends on their neighbours:
+An op is *settled* once its state is fixed. The state of the next op depends on its own costs and on
+the least cost that its neighbours can reach for each of its states. Settled neighbours keep their
+state; others take their best, which again depends on their neighbours:
 
     outlook(u -> i)(s) = min over t of  cost_u(t) + edge(s, t) + sum over w of outlook(w -> u)(t)
 
-with w the other neighbours of u. From nothing these are computed in ROUNDS rounds over the whole
-graph, so that each reaches as many edges far. Near the node to be settled they are computed
-afresh, because ops there have been settled meanwhile. Where paths meet again, what lies behind is
-counted once for each of them; the limited reach keeps that small.
+with w the other neighbours of u. ROUNDS rounds over the whole graph compute these from zero, so
+that each reaches as many edges far. Near the node to be settled they are computed again, because
+ops there have been settled since. Where paths meet again, the costs behind count once for each
+path; the limited reach keeps that small.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from meshwright_solver.common.deadline import ENDLESS, Deadline
 from meshwright_solver.search.core.cost_graph import CostGraph
 from meshwright_solver.stage.heuristics.propagation.tables import Tables
 
-# chosen: four ops far, with the values between them (measured: more changes hardly any plan)
+# chosen: reaches four ops, with the values between them (measured: more changes hardly any plan)
 ROUNDS = 12
-FRESH = 4  # chosen: edges around a node within which what was settled meanwhile counts
+FRESH = 4  # chosen: edges around a node within which outlooks are computed again
 
-# chosen: beyond a node with more neighbours the stored outlooks do, or every reader of a value that
-# all layers share would look at all others
+# chosen: beyond a node with more neighbours the stored outlooks are used; otherwise every reader of
+# a value that all layers share would examine all others
 CROWD = 16
 
 OPEN = -1  # the state of a node that is not settled
 
 
 class Outlook:
-    """The outlooks of a cost graph around what is settled. state: of every node, OPEN or fixed."""
+    """The outlooks of a cost graph around settled nodes. state: of every node, OPEN or fixed."""
 
     def __init__(
         self,
@@ -56,49 +56,49 @@ class Outlook:
         self._look(rounds, deadline)
 
     def of(self, node: int, depth: int = FRESH) -> FloatArray:
-        """What each state of a node costs, with its neighbourhood."""
+        """The cost of each state of a node, with its neighbourhood."""
         return self.total(node, without=-1, depth=depth)
 
     def total(self, node: int, without: int, depth: int) -> FloatArray:
-        """The same without what comes over one edge."""
-        found = self.graph.nodes[node].cost
+        """The same without the message over one edge."""
+        costs = self.graph.nodes[node].cost
         for edge in self.around[node]:
             if edge != without:
-                found = found + self._incoming(edge, node, depth)
-        return found
+                costs = costs + self._incoming(edge, node, depth)
+        return costs
 
     def _incoming(self, edge: int, node: int, depth: int) -> FloatArray:
         other = self.tables.other(edge, node)
         if self.state[other] != OPEN:
-            return self.tables.given(edge, node, int(self.state[other]))
+            return self.tables.at_state(edge, node, int(self.state[other]))
         if depth == 0:
             return self._stored.get((edge, node), _NOTHING)
         further = depth - 1 if len(self.around[other]) <= CROWD else 0
         return self.tables.message(edge, node, _levelled(self.total(other, edge, further)))
 
     def _look(self, rounds: int, deadline: Deadline) -> None:
-        """Rounds over the whole graph; only what changed is computed again."""
+        """Compute the rounds over the whole graph; only changes are computed again."""
         changed = set(range(len(self.graph.nodes)))
         for _ in range(rounds):
             new: dict[tuple[int, int], FloatArray] = {}
             for node in sorted(changed):
                 deadline.check()
                 if self.state[node] == OPEN:
-                    self._tell(node, new)
-            changed = {node for (edge, node), own in new.items()
-                       if self._stored.get((edge, node)) is not own}  # fmt: skip
+                    self._send(node, new)
+            changed = {node for (edge, node), vector in new.items()
+                       if self._stored.get((edge, node)) is not vector}  # fmt: skip
             self._stored.update(new)
             if not changed:
                 return
 
-    def _tell(self, node: int, new: dict[tuple[int, int], FloatArray]) -> None:
-        """What a node makes of its other neighbours, for each of its neighbours."""
+    def _send(self, node: int, new: dict[tuple[int, int], FloatArray]) -> None:
+        """Send each neighbour of a node the outlook on its other neighbours."""
         edges = self.around[node]
         incoming = [self._incoming(edge, node, 0) for edge in edges]
         rest = _all_but_one(self.graph.nodes[node].cost, incoming)
         for edge, total in zip(edges, rest, strict=True):
             other = self.tables.other(edge, node)
-            # nobody asks what a settled node, or one without other neighbours, is told
+            # a settled node, or one without other neighbours, needs no message
             if self.state[other] == OPEN and len(self.around[other]) > 1:
                 new[edge, other] = self.tables.message(edge, other, _levelled(total))
 
@@ -107,19 +107,19 @@ _NOTHING = np.zeros(1)
 
 
 def _levelled(total: FloatArray) -> FloatArray:
-    """Costs over the least of them: what all states have in common decides nothing."""
+    """Costs less the least of them: a common offset decides nothing."""
     least = total.min()
     return total - least if np.isfinite(least) else total
 
 
-def _all_but_one(own: FloatArray, incoming: Sequence[FloatArray]) -> list[FloatArray]:
-    """For every one of `incoming`, the sum of `own` and of the others."""
-    before = [own]
+def _all_but_one(base: FloatArray, incoming: Sequence[FloatArray]) -> list[FloatArray]:
+    """For each of `incoming`, the sum of `base` and of the others."""
+    before = [base]
     for vector in incoming[:-1]:
         before.append(before[-1] + vector)
     after: FloatArray = np.zeros(1)
-    found = []
+    sums = []
     for k in range(len(incoming) - 1, -1, -1):
-        found.append(before[k] + after)
+        sums.append(before[k] + after)
         after = after + incoming[k]
-    return found[::-1]
+    return sums[::-1]

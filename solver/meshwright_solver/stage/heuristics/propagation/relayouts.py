@@ -1,4 +1,4 @@
-"""Where layouts meet: what the nodes of a lowered graph are, and the re-layouts between them."""
+"""Re-layouts between the nodes of a lowered graph."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Relayout:
 
 @dataclass(slots=True)
 class Meeting:
-    """A lowered graph, the state of every node, and what the nodes are."""
+    """A lowered graph, the state of every node, and the meaning of its nodes."""
 
     lowered: Lowered
     choice: IntArray
@@ -35,7 +35,7 @@ class Meeting:
     rest_of: dict[int, str] = field(init=False)
     read_of: dict[int, str] = field(init=False)
     port_of: dict[int, int] = field(init=False)
-    """Edge to an op -> the input it leads to; several views of one value are as many edges."""
+    """Edge to an op -> the input at which it ends; several views of one value are as many edges."""
 
     def __post_init__(self) -> None:
         self.position_of = {node: p for p, node in self.lowered.op_node.items()}
@@ -58,11 +58,11 @@ class Meeting:
         return self.lowered.graph.nodes[node].name
 
     def op_name(self, node: int) -> str | None:
-        """The name of the op that a node is; None for others."""
+        """The name of the op that a node represents; None for other nodes."""
         return self.name(node) if node in self.position_of else None
 
     def forward(self, k: int) -> CostEdge | Projection:
-        """An edge with the time of the value's way alone, without reductions; parameters' as is."""
+        """An edge with the forward redistribution alone, without reductions; parameters' as is."""
         edge = self.lowered.graph.edges[k]
         root = self._root(edge)
         if isinstance(edge, Projection) or root is None:
@@ -73,16 +73,16 @@ class Meeting:
         def forward_ns() -> FloatArray:
             moves = models.redistributions(models.ops.space(root))
             rows, columns = self._states(value, k)
-            # partial sums as if they were made as they are needed
+            # partial sums count as if they were produced in the needed layout
             partial = len(value.slots) + PARTIAL
-            made = np.where(rows[:, None] == partial, columns, rows[:, None])
-            count = made.shape[:2]
-            source = moves.space.index(made.reshape(-1, made.shape[2])).reshape(count)
+            produced = np.where(rows[:, None] == partial, columns, rows[:, None])
+            count = produced.shape[:2]
+            source = moves.space.index(produced.reshape(-1, produced.shape[2])).reshape(count)
             source = np.where(source < 0, moves.space.index(rows)[:, None], source)
             problem = models.problem
             share = problem.microbatches * problem.calibration.exposed.activation
             cost = share * moves.forward_ns(source, moves.space.index(columns)[None, :])
-            # or all that is sharded could be masked for nothing, to be reduced for nothing
+            # otherwise every sharded value could be masked at no cost and reduced at no cost
             is_masked = ((columns == partial) & (rows[:, None] != partial)).any(axis=2)
             return np.where(is_masked, FORBIDDEN, cost)
 
@@ -97,7 +97,7 @@ class Meeting:
         return 0 < ns < FORBIDDEN
 
     def relayout(self, k: int) -> Relayout | None:
-        """What an edge between a value and its readers moves; None for parameters."""
+        """The redistribution on an edge between a value and its readers; None for parameters."""
         edge = self.lowered.graph.edges[k]
         root = self._root(edge)
         if isinstance(edge, Projection) or root is None:
@@ -112,7 +112,7 @@ class Meeting:
         return self.rest_of.get(edge.tail, self.read_of.get(edge.tail))
 
     def _states(self, value: ProblemValue, k: int) -> tuple[IntArray, IntArray]:
-        """What the states of an edge's two ends mean for the value that goes along it."""
+        """The layouts that the states of an edge's two ends mean for its value."""
         lowered, edge = self.lowered, self.lowered.graph.edges[k]
         read = lowered.read_states.get(value.root)
         if edge.head in self.read_of:
@@ -121,8 +121,8 @@ class Meeting:
         position = self.position_of[edge.head]
         model = lowered.models.ops.model(position)
         needed = model.required(lowered.op_choices[position], self.port_of[k])
-        given = lowered.rest_states[value.root] if read is None else read.layouts
-        return given, needed
+        source = lowered.rest_states[value.root] if read is None else read.layouts
+        return source, needed
 
     def _layout(self, value: ProblemValue, state: IntArray) -> Layout:
         codes = tuple(int(code) for code in state)
@@ -130,10 +130,13 @@ class Meeting:
 
 
 def costliest(meeting: Meeting, edges: Sequence[int]) -> Relayout | None:
-    """The re-layout that costs most of those that move values forward; None where none does.
+    """The costliest re-layout of those that move values forward; None where none does.
 
-    A value that is whole before and after may still have its gradients reduced, which moves it
-    nowhere.
+    A value that is whole before and after may still have its gradients reduced, which is no move.
     """
-    found = [own for k in edges if meeting.moves(k) and (own := meeting.relayout(k)) is not None]
-    return max(found, key=lambda own: own.ns, default=None)
+    relayouts = [
+        relayout
+        for k in edges
+        if meeting.moves(k) and (relayout := meeting.relayout(k)) is not None
+    ]
+    return max(relayouts, key=lambda item: item.ns, default=None)

@@ -1,4 +1,4 @@
-"""What is said of ops that repeat their work although they need not."""
+"""Notes on ops that repeat their work although a strategy could share it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ def repeated_notes(models: Models, strategies: Mapping[int, IntArray]) -> list[s
     repeated: dict[int, list[int]] = {}
     for position, row in strategies.items():
         model = models.ops.model(position)
-        own = models.shared(
+        axes = models.shared(
             ("repeated", id(model), row.tobytes()),
             lambda: _repeated(models, position, row),  # noqa: B023  called at once
         )
-        for a in own:
+        for a in axes:
             repeated.setdefault(a, []).append(position)
     notes = []
     for a, positions in sorted(repeated.items()):
@@ -35,16 +35,16 @@ def repeated_notes(models: Models, strategies: Mapping[int, IntArray]) -> list[s
 
 
 def _repeated(models: Models, position: int, row: IntArray) -> tuple[int, ...]:
-    """Axes that share no work of the op, though a strategy that differs there alone would."""
+    """Axes that share no work of the op, although a strategy that differs only there would."""
     model = models.ops.model(position)
     choices = model.choices
     workers = model.workers(row[None, :])[0]
     differs = choices != row
-    found = []
+    axes = []
     for a, size in enumerate(model.axis_sizes):
         if size == 1:
             continue
         alike = differs.sum(axis=1) == differs[:, a]
         if row[a] == model.idle and (model.workers(choices[alike]) > workers).any():
-            found.append(a)
-    return tuple(found)
+            axes.append(a)
+    return tuple(axes)

@@ -1,10 +1,10 @@
-"""Semi-automatic planning: the user gives strategies, the rest follows without a search.
+"""Semi-automatic planning: the user pins strategies, the rest follows without a search.
 
-    data_parallel   every other op has its batch over the devices
-    propagate       the given strategies spread
+    data_parallel   every other op has its batch sharded over the devices
+    propagate       the pinned strategies propagate
     (meshwright_solver.stage.heuristics.propagation.sharding_propagation)
 
-Where the layouts do not agree the lowered graph redistributes; the plan says what that costs.
+Where layouts disagree the lowered graph redistributes; the plan states the cost.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ Rest = Literal["data_parallel", "propagate"]
 
 def semi_auto(
     models: Models,
-    given: Mapping[int, StrategyFilter],
+    pinned: Mapping[int, StrategyFilter],
     rest: Rest = "data_parallel",
     tied: Tied = (),
     allowed: Mapping[int, StrategyFilter] | None = None,
     ns_per_byte: float = 0.0,
 ) -> Propagation:
-    """The given strategies (position of op -> those it may have), and the rest as `rest` says.
+    """The pinned strategies (position of op -> those it may have); `rest` decides the others.
 
-    tied, allowed, ns_per_byte: as `sharding_propagation` has them.
+    tied, allowed, ns_per_byte: as in `sharding_propagation`.
     """
     if rest == "propagate":
-        return sharding_propagation(models, given, tied, allowed, ns_per_byte)
-    own = PropagationProblem.of(models, given, allowed or {}, ns_per_byte)
-    spread = own.spread(tied)
-    others = [p for p in own.lowered.op_node if p not in given]
-    spread.fix(own.data_parallel(others))
-    left = [node for node in spread.ops if spread.state[node] == OPEN]
-    for node in left:
+        return sharding_propagation(models, pinned, tied, allowed, ns_per_byte)
+    problem = PropagationProblem.of(models, pinned, allowed or {}, ns_per_byte)
+    spread = problem.spread(tied)
+    others = [p for p in problem.lowered.op_node if p not in pinned]
+    spread.fix(problem.data_parallel(others))
+    unsettled = [node for node in spread.ops if spread.state[node] == OPEN]
+    for node in unsettled:
         spread.settle(node)
-    is_given = all(np.isfinite(own.graph.nodes[node].cost).sum() == 1 for node in left)
-    return own.propagation(spread.state, (), is_given=is_given)
+    is_given = all(np.isfinite(problem.graph.nodes[node].cost).sum() == 1 for node in unsettled)
+    return problem.propagation(spread.state, (), is_given=is_given)

@@ -1,8 +1,8 @@
-"""Ops are settled breadth-first from the seeds, each with the least cost of its neighbourhood.
+"""The spread of strategies: ops are settled breadth-first from the seeds, at the least cost.
 
-Ops that read or make one value, or read one parameter, are neighbours. Of ops equally far from the
-seeds the heaviest comes first. What lies between ops (values as read, parameters) is never settled:
-every score takes it at its best. Ops that are tied (copies that one folded layer stands for) have
+Ops that read or produce one value, or read one parameter, are neighbours. Of ops equally far from
+the seeds the heaviest comes first. Nodes between ops (values as read, parameters) are never
+settled: every score takes their best state. Tied ops (copies that one folded layer stands for) have
 one strategy.
 """
 
@@ -26,7 +26,7 @@ SWEEPS = 3  # chosen: later ones find next to nothing
 class Spread:
     """Settles the ops of a cost graph. Nodes are those of the graph.
 
-    ops: its op nodes, weights: what each costs undivided. tied: op nodes -> all of its group.
+    ops: its op nodes, weights: the undivided cost of each. tied: op node -> all of its group.
     state: of every node, OPEN or fixed. reached: ops in the order in which they were settled.
     deadline: an op that is settled later raises OutOfTime.
     """
@@ -53,17 +53,18 @@ class Spread:
 
     @property
     def outlook(self) -> Outlook:
-        """Around what is settled when it is first asked for: where all is given nobody does."""
+        """The outlook around the ops settled at its first use. If all are given, it is not
+        built."""
         if self._outlook is None:
             self._outlook = Outlook(self.graph, self.state, self.deadline)
         return self._outlook
 
     def run(self) -> None:
-        """Settle the seeds and whatever can be reached from them."""
+        """Settle the seeds and all ops that they reach."""
         self.spread(self.seeds)
 
     def spread(self, starts: Iterable[int]) -> None:
-        """Settle ops from some on."""
+        """Settle ops in the order of their distance from these."""
         queue = [(0, -self.weights[op], op) for op in starts]
         heapq.heapify(queue)
         opened: set[int] = set()
@@ -78,57 +79,57 @@ class Spread:
                     heapq.heappush(queue, (hops + 1, -self.weights[near], near))
 
     def settle(self, op: int) -> None:
-        """Give an op, and what is tied to it, the state of the least cost, unless it has one.
+        """Settle an open op, and those tied to it, in the state of least cost.
 
-        Where what is settled around it forbids all of its states, its own cost decides.
+        If settled neighbours forbid all of its states, its own cost decides.
         """
         if self.state[op] != OPEN:
             return
         self.deadline.check()
         group = self.tied.get(op, (op,))
         total: FloatArray = np.zeros(len(self.graph.nodes[op].cost))
-        for own in group:
-            total = total + self.outlook.of(own)
+        for tied_op in group:
+            total = total + self.outlook.of(tied_op)
         if not np.isfinite(total.min()):
-            total = sum((self.graph.nodes[own].cost for own in group), np.zeros(len(total)))
+            total = sum((self.graph.nodes[member].cost for member in group), np.zeros(len(total)))
         best = int(np.argmin(total))
-        for own in group:
-            self._fix(own, best)
+        for tied_op in group:
+            self._fix(tied_op, best)
 
     def refine(self) -> None:
         """Settle every op once more, now that all others are."""
         for _ in range(SWEEPS):
             before = self.state.copy()
             for op in self.reached:
-                for own in self.tied.get(op, (op,)):
-                    self.state[own] = OPEN
-                    for node, _ in self._results[own]:
+                for tied_op in self.tied.get(op, (op,)):
+                    self.state[tied_op] = OPEN
+                    for node, _ in self._results[tied_op]:
                         self.state[node] = OPEN
                 self.settle(op)
             if (self.state == before).all():
                 return
 
     def fix(self, states: Mapping[int, int]) -> None:
-        """Settle ops as given."""
-        for op, own in states.items():
-            self._fix(op, own)
+        """Settle ops in the given states."""
+        for op, state in states.items():
+            self._fix(op, state)
 
     def _neighbours(self, op: int, opened: set[int]) -> list[int]:
-        """The ops that meet an op in a value or a parameter which is not `opened`; now it is."""
-        found: dict[int, None] = {}
+        """The neighbours of an op over values and parameters not yet in `opened`; adds these."""
+        neighbours: dict[int, None] = {}
         waiting = [op]
         while waiting:
             node = waiting.pop()
             for edge in self.outlook.around[node]:
                 other = self.outlook.tables.other(edge, node)
                 if other in self._is_op:
-                    found[other] = None
+                    neighbours[other] = None
                 elif other not in opened:
                     opened.add(other)
                     waiting.append(other)
-        return sorted(found)
+        return sorted(neighbours)
 
-    def _fix(self, op: int, own: int) -> None:
-        self.state[op] = own
+    def _fix(self, op: int, state: int) -> None:
+        self.state[op] = state
         for node, select in self._results[op]:
-            self.state[node] = select[own]
+            self.state[node] = select[state]

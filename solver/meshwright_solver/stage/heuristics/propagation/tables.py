@@ -1,9 +1,9 @@
-"""What one node's costs mean to its neighbour, through the edge between them.
+"""Messages: the costs of one node's states for its neighbour, through the edge between them.
 
     message(s) = min over t of  total(t) + edge(s, t)
 
-Equal totals through the same array are minimised once: repeated blocks are built of the very same
-arrays, and what comes to them is mostly the same.
+Equal totals through the same array are minimised once: repeated blocks share arrays, and mostly
+receive equal totals.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from meshwright_solver.common.arrays import FloatArray
 from meshwright_solver.search.core.cost_graph import FORBIDDEN, CostEdge, CostGraph, Projection
 
 AnyEdge = CostEdge | Projection
-# chosen: vectors that are kept to be found again; what is not found is computed again
+# chosen: vectors in the cache, which is cleared once it is full
 MOST_KEPT = 200_000
 
 
@@ -29,46 +29,46 @@ class Tables:
 
     def other(self, edge: int, node: int) -> int:
         """The node at the other end of an edge."""
-        own = self.graph.edges[edge]
-        return own.head if own.tail == node else own.tail
+        link = self.graph.edges[edge]
+        return link.head if link.tail == node else link.tail
 
     def message(self, edge: int, to: int, total: FloatArray) -> FloatArray:
-        """What every state of `to` costs at best, where the other end's states cost `total`."""
-        own = self.graph.edges[edge]
-        to_tail = own.tail == to
-        content = own.select if isinstance(own, Projection) else own.cost
+        """The least cost of every state of `to`, if the other end's states cost `total`."""
+        link = self.graph.edges[edge]
+        to_tail = link.tail == to
+        content = link.select if isinstance(link, Projection) else link.cost
         key = (id(content), to_tail, total.tobytes())
-        found = self._messages.get(key)
-        if found is None:
+        vector = self._messages.get(key)
+        if vector is None:
             if len(self._messages) >= MOST_KEPT:
                 self._messages.clear()
-            found = self._messages[key] = message(own, to_tail, total, self._states(to))
-        return found
+            vector = self._messages[key] = message(link, to_tail, total, self._states(to))
+        return vector
 
-    def given(self, edge: int, to: int, state: int) -> FloatArray:
-        """What every state of `to` costs with one state of the other end."""
-        own = self.graph.edges[edge]
-        to_tail = own.tail == to
-        if isinstance(own, Projection):
+    def at_state(self, edge: int, to: int, state: int) -> FloatArray:
+        """The cost of every state of `to` with one state of the other end."""
+        link = self.graph.edges[edge]
+        to_tail = link.tail == to
+        if isinstance(link, Projection):
             if to_tail:
-                return np.where(own.select == state, 0.0, FORBIDDEN)
-            found = np.full(self._states(to), FORBIDDEN)
-            found[own.select[state]] = 0.0
-            return found
-        return own.cost[:, state] if to_tail else own.cost[state]
+                return np.where(link.select == state, 0.0, FORBIDDEN)
+            costs = np.full(self._states(to), FORBIDDEN)
+            costs[link.select[state]] = 0.0
+            return costs
+        return link.cost[:, state] if to_tail else link.cost[state]
 
     def _states(self, node: int) -> int:
         return len(self.graph.nodes[node].cost)
 
 
 def message(edge: AnyEdge, to_tail: bool, total: FloatArray, states: int) -> FloatArray:
-    """What every one of the `states` of one end costs at best, where those of the other `total`."""
+    """The least cost of each of `states` states of one end, if the other's cost `total`."""
     if isinstance(edge, Projection):
         if to_tail:
             return total[edge.select]
-        found = np.full(states, FORBIDDEN)
-        np.minimum.at(found, edge.select, total)
-        return found
+        costs = np.full(states, FORBIDDEN)
+        np.minimum.at(costs, edge.select, total)
+        return costs
     least: FloatArray
     if to_tail:
         least = (edge.cost + total[None, :]).min(axis=1)
