@@ -188,9 +188,10 @@ def _check_recompute(problem: Problem, stage: Stage, request: Request, where: st
         raise _broken("recompute", f"{wish.policy}{blocks}", difference)
 
 
-def _broken(wish: str, wanted: object, found: str) -> PlanError:
+def _broken(wish: str, wanted: object, difference: str) -> PlanError:
     return PlanError(
-        f"the plan breaks its wish {wish} {wanted}: {found}. Plan the request again with this wish"
+        f"the plan breaks its wish {wish} {wanted}: {difference}. "
+        "Plan the request again with this wish"
     )
 
 

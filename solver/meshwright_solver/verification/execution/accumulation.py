@@ -87,7 +87,7 @@ class Accumulation:
         )
 
     def _accumulate(self, root: str, reader: PlanReader, shards: Shards, layout: Layout) -> None:
-        """Move a parameter's gradient to its optimizer layout, microbatch by microbatch and once a step."""
+        """Move a parameter's gradient to its optimizer layout, each microbatch and once a step."""
         parameter = self.planned.parameters[root]
         target = parameter.optimizer
         assert target is not None
