@@ -1,9 +1,9 @@
-"""Fourier and cosine transforms; a complex array is one of pairs in a last dim of two.
+"""Fourier and cosine transforms; a complex array is an array of pairs in a last dim of two.
 
-All are linear maps over the real numbers, so that a gradient is the adjoint map of what was sent.
-With F the sums sum_t x_t exp(-2 pi i k t / n), scaled as attrs norm says:
+All kinds are linear maps over the real numbers, so a gradient is the adjoint map of the output's
+gradient. With F the sums sum_t x_t exp(-2 pi i k t / n), scaled as attrs `norm` says:
 
-    adjoint of F            the inverse sums, scaled as F was
+    adjoint of F            the inverse sums, scaled like F
     of a real input         the real part of that
     of a real output        F itself, twice for every k that stands for k and n - k
 """
@@ -20,7 +20,7 @@ from meshwright_solver.verification.execution.kernels.kernel import OpKernel
 
 Gradients = tuple[Array | None, ...]
 
-# the sums in the other direction are scaled alike under these norms
+# norm of the inverse sums -> norm of the forward sums with the same scale
 _OTHER_WAY = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
@@ -42,10 +42,10 @@ def _dims(call: KernelCall, rank: int) -> list[int]:
 
 
 def _resized(x: Array, dim: int, size: int) -> Array:
-    """Cut or filled with zeros at the end."""
-    kept = np.take(x, range(min(size, x.shape[dim])), axis=dim)
+    """Cut or zero-padded at the end."""
+    cut = np.take(x, range(min(size, x.shape[dim])), axis=dim)
     room = [(0, max(0, size - x.shape[dim])) if d == dim else (0, 0) for d in range(x.ndim)]
-    return np.pad(kept, room)
+    return np.pad(cut, room)
 
 
 def _sums(x: Array, dim: int, norm: str, *, inverse: bool) -> Array:
@@ -75,55 +75,57 @@ def _fft_gradients(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[A
     return (_paired(g) if call.x.ndim > rank else g.real,)
 
 
-def _from_real(x: Array, dims: Sequence[int], made: Sequence[int], n: int, norm: str) -> Array:
+def _from_real(
+    x: Array, dims: Sequence[int], output_shape: Sequence[int], n: int, norm: str
+) -> Array:
     """Real [.., n'] to the first half of its complex sums; the last of dims is the real one.
 
-    n: the length that is transformed there, which the half does not tell.
+    n: the length of the transform there, which the half does not determine.
     """
     *rest, last = dims
     y = _sums(_resized(x, last, n).astype(np.complex128), last, norm, inverse=False)
-    y = _resized(y, last, made[last])
+    y = _resized(y, last, output_shape[last])
     for dim in rest:
-        y = _sums(_resized(y, dim, made[dim]), dim, norm, inverse=False)
+        y = _sums(_resized(y, dim, output_shape[dim]), dim, norm, inverse=False)
     return y
 
 
 def _from_real_adjoint(
-    g: Array, dims: Sequence[int], given: Sequence[int], n: int, norm: str
+    g: Array, dims: Sequence[int], input_shape: Sequence[int], n: int, norm: str
 ) -> Array:
     *rest, last = dims
     for dim in rest:
-        g = _resized(_adjoint(g, dim, norm, inverse=False), dim, given[dim])
+        g = _resized(_adjoint(g, dim, norm, inverse=False), dim, input_shape[dim])
     g = _adjoint(_resized(g, last, n), last, norm, inverse=False)
-    return _resized(g.real, last, given[last])
+    return _resized(g.real, last, input_shape[last])
 
 
-def _to_real(x: Array, dims: Sequence[int], made: Sequence[int], norm: str) -> Array:
-    """The inverse sums of half of what is symmetric, to real numbers."""
+def _to_real(x: Array, dims: Sequence[int], output_shape: Sequence[int], norm: str) -> Array:
+    """Half of a symmetric array to real numbers, by the inverse sums."""
     *rest, last = dims
     for dim in rest:
-        x = _sums(_resized(x, dim, made[dim]), dim, norm, inverse=True)
-    return np.asarray(transforms.irfft(x, n=made[last], axis=last, norm=norm))
+        x = _sums(_resized(x, dim, output_shape[dim]), dim, norm, inverse=True)
+    return np.asarray(transforms.irfft(x, n=output_shape[last], axis=last, norm=norm))
 
 
-def _to_real_adjoint(g: Array, dims: Sequence[int], given: Sequence[int], norm: str) -> Array:
+def _to_real_adjoint(g: Array, dims: Sequence[int], input_shape: Sequence[int], norm: str) -> Array:
     *rest, last = dims
     n = g.shape[last]
     y = np.asarray(transforms.rfft(g, axis=last, norm=_OTHER_WAY[norm]))
     k = np.arange(n // 2 + 1)
     twice = np.where((k == 0) | (2 * k == n), 1.0, 2.0)
     y = y * twice.reshape([-1 if d == last else 1 for d in range(y.ndim)])
-    y = _resized(y, last, given[last])
+    y = _resized(y, last, input_shape[last])
     for dim in rest:
-        y = _resized(_adjoint(y, dim, norm, inverse=True), dim, given[dim])
+        y = _resized(_adjoint(y, dim, norm, inverse=True), dim, input_shape[dim])
     return y
 
 
-def _length(call: KernelCall, made: int) -> int:
-    """How many numbers are transformed to `made` of a half: as many as there are, if that fits."""
+def _length(call: KernelCall, half: int) -> int:
+    """The length of a transform with `half` numbers in its half; the input's length if it fits."""
     dim = _dims(call, call.x.ndim)[-1]
     size = call.x.shape[dim]
-    return size if size // 2 + 1 == made else int(call.number("n", 2 * (made - 1)))
+    return size if size // 2 + 1 == half else int(call.number("n", 2 * (half - 1)))
 
 
 def _half(call: KernelCall) -> Array:
@@ -165,7 +167,7 @@ def _back_gradients(
 
 
 def _cosines(call: KernelCall, size: int) -> Array:
-    """The matrix of one dim's transform: of type 2, or its inverse."""
+    """The matrix of one dim's cosine transform of type 2, or its inverse."""
     function: Callable[..., Array] = (
         transforms.idct if call.attrs.get("inverse") else transforms.dct
     )
