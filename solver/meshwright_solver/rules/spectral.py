@@ -1,7 +1,7 @@
 """Rules of Fourier and cosine transforms.
 
-A complex tensor is one of real and imaginary parts in a last dim of two. The dims that are
-transformed are whole on every device, all others are free; every transform is linear.
+A complex tensor has real and imaginary parts in a last dim of two. The transformed dims are whole
+on every device, all others are free; every transform is linear.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from meshwright_solver.rules.op_knowledge import Builder, Known, RuleInputs, kno
 
 def _transform(rank: int, ports: RuleInputs, *, pair_in: bool, pair_out: bool) -> Known:
     dims = ports.attrs.get("dims")
-    given = ports.inputs[0][:rank]
-    made = ports.outputs[0][:rank]
+    input_shape = ports.inputs[0][:rank]
+    output_shape = ports.outputs[0][:rank]
     touched = {int(d) % rank for d in (range(rank) if dims is None else dims)}
-    own = names("d", rank)
+    factors = names("d", rank)
     left = [
-        f if i not in touched else f"{f}!" if given[i] == made[i] else f"u{i}!"
-        for i, f in enumerate(own)
+        f if i not in touched else f"{f}!" if input_shape[i] == output_shape[i] else f"u{i}!"
+        for i, f in enumerate(factors)
     ]
     right = [
-        f if i not in touched else f"{f}!" if given[i] == made[i] else f"w{i}!"
-        for i, f in enumerate(own)
+        f if i not in touched else f"{f}!" if input_shape[i] == output_shape[i] else f"w{i}!"
+        for i, f in enumerate(factors)
     ]
     left += ["c!"] * pair_in
     right += ["c!"] * pair_out
-    length = prod(max(given[i], made[i]) for i in touched)
+    length = prod(max(input_shape[i], output_shape[i]) for i in touched)
     # published: 5 n log2 n for a complex transform of n points (FFTW's own measure)
     flops = int(5 * prod(ports.outputs[0]) * log2(max(2, length)))
     return known(
