@@ -1,6 +1,6 @@
 """The nodes and edges of a graph of layouts, enumerated by compiled loops.
 
-`ordered` lists the layouts of some states. `edges` lists the edges between them and the rests,
+`list_layouts` lists the layouts of some states. `edges` lists the edges between them and the rests,
 which are numbered behind the layouts. `meshwright_solver.layouts.layout_graph` explains both. A
 layout is also a key: of every axis a digit (its place, its rank), the first axis the most
 significant. One sweep counts the edges and a second one writes them, each at its target's next free
@@ -32,7 +32,7 @@ _NOWHERE = 2  # the place of an axis in a rest, beyond the slots
 _compile = njit(cache=True, nogil=True)
 
 
-def _ordered(states: IntArray, slots: int, orders: IntArray) -> tuple[IntArray, IntArray]:
+def _list_layouts(states: IntArray, slots: int, orders: IntArray) -> tuple[IntArray, IntArray]:
     count, axes = states.shape
     base = axes + 1
     keys = np.empty(len(orders), dtype=np.int64)
@@ -58,8 +58,10 @@ def _ordered(states: IntArray, slots: int, orders: IntArray) -> tuple[IntArray, 
     return of_state[:count_of_layouts], ranks[:count_of_layouts]
 
 
-ordered = cast(Callable[[IntArray, int, IntArray], tuple[IntArray, IntArray]], _compile(_ordered))
-ordered.__doc__ = """State and ranks of every layout: states in every order of the axes on a slot.
+list_layouts = cast(
+    Callable[[IntArray, int, IntArray], tuple[IntArray, IntArray]], _compile(_list_layouts)
+)
+list_layouts.__doc__ = """State and ranks of every layout: the states in every order of their axes.
 
 orders: (permutations, axes), the positions of the axes in each."""
 

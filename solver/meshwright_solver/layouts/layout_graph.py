@@ -47,7 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright_solver.common.arrays import IntArray
-from meshwright_solver.layouts.layout_edges import Edges, edges, ordered
+from meshwright_solver.layouts.layout_edges import Edges, edges, list_layouts
 from meshwright_solver.layouts.states import PARTIAL, StateSpace
 
 MoveKind = Literal[
@@ -132,7 +132,7 @@ def cached_layout_graph(
     states = np.frombuffer(content, dtype=np.int64).reshape(count, axes).copy()
     orders = list(permutations(range(axes)))
     positions = np.array(orders, dtype=np.int64).reshape(len(orders), axes)
-    state, ranks = ordered(states, slots, positions)
+    state, ranks = list_layouts(states, slots, positions)
     places = states[state]
     kind = (
         np.full(len(places), -1) if order_is_free else _permute_classes(places, slots, axis_sizes)

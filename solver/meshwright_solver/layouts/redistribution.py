@@ -103,13 +103,13 @@ class Redistributions:
 
     def forward_ns(self, source: IntArray, target: IntArray) -> FloatArray:
         """Time of the value's path from source to target, elementwise and broadcast."""
-        return self._between(self._value[source], self._value[target])
+        return self._cost_between(self._value[source], self._value[target])
 
     def backward_ns(self, source: IntArray, target: IntArray) -> FloatArray:
         """Time of the gradient's path from target to source, elementwise and broadcast."""
         if not self.space.has_gradient:
             return np.zeros(np.broadcast_shapes(source.shape, target.shape))
-        return self._between(self._gradient[target], self._gradient[source])
+        return self._cost_between(self._gradient[target], self._gradient[source])
 
     def total_ns(self, source: IntArray, target: IntArray) -> FloatArray:
         """Time of the value's path and of the gradient's path back, elementwise and broadcast."""
@@ -222,11 +222,11 @@ class Redistributions:
             graph.start, graph.source, self.edge_ns, sources, graph.arrives
         )
 
-    def _between(self, source: IntArray, target: IntArray) -> FloatArray:
+    def _cost_between(self, source: IntArray, target: IntArray) -> FloatArray:
         families, distances = self._families, self.distances
         if _is_column(source) and _is_column(target.T):
             layouts = source[:, 0]
-            return shortest_paths.looked_up(
+            return shortest_paths.look_up_distances(
                 distances,
                 families.family[layouts],
                 families.renamed,
@@ -234,7 +234,7 @@ class Redistributions:
                 target[0],
             )
         if _is_column(source.T) and _is_column(target):
-            return self._between(source.T, target.T).T
+            return self._cost_between(source.T, target.T).T
         renamed = families.renamed[families.renaming[source], target]
         cost_ns: FloatArray = distances[families.family[source], renamed]
         return cost_ns
@@ -294,13 +294,13 @@ class Redistributions:
         return LayoutStep(
             kind,
             axes,
-            self._placed(before),
-            self._placed(after),
+            self._layout_at(before),
+            self._layout_at(after),
             0.0 if local else float(self._payload_bytes[paid].sum()),
             float(self.edge_ns[edges].sum()),
         )
 
-    def _placed(self, layout: int) -> Placed:
+    def _layout_at(self, layout: int) -> Placed:
         graph = self.graph
         return Placed(tuple(graph.places[layout].tolist()), tuple(graph.ranks[layout].tolist()))
 

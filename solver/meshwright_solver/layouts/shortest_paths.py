@@ -27,7 +27,7 @@ from meshwright_solver.common.compilation import njit
 Ints = NDArray[np.int32]
 
 _BLOCK = 32  # chosen: rows of 256 bytes; those of 20,000 nodes stay in the third-level cache
-_TIE = 1e-11  # chosen: of the dearest edge, what an edge counts beyond its cost
+_TIE = 1e-11  # chosen: surcharge of an edge, as a share of the most expensive edge
 
 
 def distances(
@@ -39,7 +39,7 @@ def distances(
     return out
 
 
-def looked_up(
+def look_up_distances(
     distances: FloatArray, rows: IntArray, renamed: Ints, renamings: IntArray, targets: IntArray
 ) -> FloatArray:
     """(rows, targets): distances[row, renamed[renaming, target]], row by row with its renaming."""

@@ -39,7 +39,7 @@ def _transform(rank: int, ports: RuleInputs, *, pair_in: bool, pair_out: bool) -
     )
 
 
-def _typed(pair_in: bool, pair_out: bool) -> Builder:
+def _transform_builder(pair_in: bool, pair_out: bool) -> Builder:
     def build(ports: RuleInputs) -> Known:
         rank = len(ports.inputs[0]) - pair_in
         if len(ports.outputs[0]) - pair_out != rank:
@@ -60,9 +60,9 @@ def fft(ports: RuleInputs) -> Known:
 
 SPECTRAL: dict[str, Builder] = {
     "fft": fft,
-    "rfft": _typed(False, True),
-    "irfft": _typed(True, False),
-    "hfft": _typed(True, False),
-    "ihfft": _typed(False, True),
-    "dct": _typed(False, False),
+    "rfft": _transform_builder(False, True),
+    "irfft": _transform_builder(True, False),
+    "hfft": _transform_builder(True, False),
+    "ihfft": _transform_builder(False, True),
+    "dct": _transform_builder(False, False),
 }

@@ -92,13 +92,13 @@ def check_wishes(plan: Plan, request: Request) -> None:
     """
     for wish, wanted, actual in _plan_terms(plan, request):
         if wanted is not None and wanted != actual:
-            raise _broken(wish, wanted, f"the plan has {actual}")
+            raise _broken_wish(wish, wanted, f"the plan has {actual}")
     _check_cuts(plan, request)
     search, tolerance = plan.search, request.budget.simplicity
     cheapest_ns = search.cost_ns - search.simplicity_ns
     if search.simplicity_ns > tolerance * cheapest_ns + ROUNDING * search.cost_ns:
         difference = f"the plan costs {search.simplicity_ns} ns more than {cheapest_ns} ns"
-        raise _broken("budget.simplicity", tolerance, difference)
+        raise _broken_wish("budget.simplicity", tolerance, difference)
 
 
 def _plan_terms(plan: Plan, request: Request) -> Iterator[tuple[str, object, object]]:
@@ -118,14 +118,14 @@ def _check_cuts(plan: Plan, request: Request) -> None:
         return
     if len(plan.stages) != len(request.pipeline.cuts) + 1:
         difference = f"the plan has {len(plan.stages)} stages"
-        raise _broken("pipeline.cuts", ", ".join(request.pipeline.cuts), difference)
+        raise _broken_wish("pipeline.cuts", ", ".join(request.pipeline.cuts), difference)
     for number, (cut, before) in enumerate(
         zip(request.pipeline.cuts, plan.stages, strict=False), 1
     ):
         if cut not in {op.op for op in plan.stages[number].ops}:
-            raise _broken("pipeline.cuts", cut, f"stage {number} does not have the op {cut!r}")
+            raise _broken_wish("pipeline.cuts", cut, f"stage {number} does not have the op {cut!r}")
         if cut in {op.op for op in before.ops}:
-            raise _broken("pipeline.cuts", cut, f"stage {number - 1} has the op {cut!r} too")
+            raise _broken_wish("pipeline.cuts", cut, f"stage {number - 1} has the op {cut!r} too")
 
 
 def check_stage_wishes(problem: Problem, stage: Stage, request: Request, where: str) -> None:
@@ -162,8 +162,8 @@ def _check_mesh(mesh: Mesh, request: Request, where: str) -> None:
         return
     difference = f"{where}the mesh is {shown(mesh)}"
     if request.degrees is not None:
-        raise _broken("degrees", f"{request.degrees}", f"{difference}, not {shown(known[0])}")
-    raise _broken("budget.max_axes", request.budget.max_axes, difference)
+        raise _broken_wish("degrees", f"{request.degrees}", f"{difference}, not {shown(known[0])}")
+    raise _broken_wish("budget.max_axes", request.budget.max_axes, difference)
 
 
 def _check_recompute(problem: Problem, stage: Stage, request: Request, where: str) -> None:
@@ -175,7 +175,7 @@ def _check_recompute(problem: Problem, stage: Stage, request: Request, where: st
     if wish.policy == "auto":
         return
     if done and done.policy != wish.policy:
-        raise _broken("recompute.policy", wish.policy, f"{where}the plan has {done.policy!r}")
+        raise _broken_wish("recompute.policy", wish.policy, f"{where}the plan has {done.policy!r}")
     if wish.policy == "ops":
         return
     plain = replace(problem, remade=NOTHING)
@@ -185,10 +185,10 @@ def _check_recompute(problem: Problem, stage: Stage, request: Request, where: st
         blocks = "" if wish.blocks is None else f" in {wish.blocks} blocks"
         is_done = "recomputes" if different[0] in done.again else "does not recompute"
         difference = f"{where}the plan {is_done} {different[0]!r}"
-        raise _broken("recompute", f"{wish.policy}{blocks}", difference)
+        raise _broken_wish("recompute", f"{wish.policy}{blocks}", difference)
 
 
-def _broken(wish: str, wanted: object, difference: str) -> PlanError:
+def _broken_wish(wish: str, wanted: object, difference: str) -> PlanError:
     return PlanError(
         f"the plan breaks its wish {wish} {wanted}: {difference}. "
         "Plan the request again with this wish"
@@ -221,7 +221,7 @@ class _Conformance:
             model = self.models.ops.model(position)
             row = (model.choices == self.assignment.ops[position]).all(axis=1)
             if not (keep(model, model.choices) & row).any():
-                raise _broken(*self._wish(position, keep, row), self._strategy(position))
+                raise _broken_wish(*self._wish(position, keep, row), self._strategy(position))
 
     def _wish(self, position: int, keep: StrategyFilter, row: np.ndarray) -> tuple[str, object]:
         """The field that rules out a strategy, and its value."""
@@ -245,19 +245,19 @@ class _Conformance:
             value, row = self.models.values.value_of[root], np.array([codes])
             model = self.models.parameter(value)
             known = (model.states == row).all(axis=1)
-            needed = np.array(self._needed(value))
+            needed = np.array(self._states_of_readers(value))
             if not known.any() or model.asked_out(model.states, needed)[known].any():
                 wish = self._wish_of_rest(int(model.place(row)[0]))
-                raise _broken(wish, _field_value(self.request, wish), self._rest(root))
+                raise _broken_wish(wish, _field_value(self.request, wish), self._rest(root))
 
-    def _needed(self, value: ProblemValue) -> list[Codes]:
+    def _states_of_readers(self, value: ProblemValue) -> list[Codes]:
         """The parameter states that the readers need, or the one that they share."""
         read = self.assignment.read.get(value.root)
         if read is not None:
             return [read.codes]
-        return [tuple(self._required(reader)[0].tolist()) for reader in value.readers]
+        return [tuple(self._state_of_reader(reader)[0].tolist()) for reader in value.readers]
 
-    def _required(self, reader: Reader) -> IntArray:
+    def _state_of_reader(self, reader: Reader) -> IntArray:
         position, port = reader
         model = self.models.ops.model(position)
         return model.required(np.array([self.assignment.ops[position]]), port)
@@ -296,12 +296,12 @@ class _Conformance:
             read = self.assignment.read.get(value.root)
             state = np.array([rest if read is None else read.codes])
             if (state > slots).any() or self._follows(
-                state, self._required((position, port)), slots
+                state, self._state_of_reader((position, port)), slots
             ):
                 continue  # a partial value is reduced for any reader
             if as_it_lies(state, self._possible(position, port), slots).any():
                 difference = f"{self.where}op {op.name!r} takes {value.root!r} redistributed"
-                raise _broken("constraints.elementwise_follow", "true", difference)
+                raise _broken_wish("constraints.elementwise_follow", "true", difference)
 
     def _follows(self, state: IntArray, needed: IntArray, slots: int) -> bool:
         return bool(as_it_lies(state, needed, slots).all())

@@ -153,7 +153,7 @@ def _bucket_text(bucket: Bucket | None) -> str:
 
 
 def check_places(stated: Sequence[Stage], judged: Sequence[Stage]) -> None:
-    """Check what a schedule decides of each stage: rank, microbatches in flight, memory, receives.
+    """Check rank, microbatches in flight, memory and receives of each stage of a schedule.
 
     Raises PlanError at the first difference.
     """

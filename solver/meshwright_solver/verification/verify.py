@@ -76,7 +76,7 @@ from meshwright_solver.verification.execution.shards import (
 Outcome = Literal["verified", "failed", "not verifiable"]
 
 TOLERANCE = 1e-8  # chosen: float64 sums in another order, through a hundred layers
-# chosen: what is zero but for rounding (the gradient of a key's bias) counts against the others
+# chosen: tensors that are zero but for rounding (a key's bias gradient) count against the largest
 NEGLIGIBLE = 1e-6
 
 
@@ -126,7 +126,7 @@ def verify_documents(
             stage_request, where = staged.request(request, number), f"stage {number}: "
         check_stage_wishes(executed.problem, stage, stage_request, where)
     check_bounds(plan, request, calibration, staged)
-    return _verified(plan, stages, seed)
+    return _certificate(plan, stages, seed)
 
 
 def execute_pipeline(
@@ -134,7 +134,7 @@ def execute_pipeline(
 ) -> Certificate:
     """Execute a plan of several stages and compare the results; its numbers are not checked."""
     _, stages = _pipeline(plan, graph, topology, setup, calibration_of(plan, None))
-    return _verified(plan, stages, seed)
+    return _certificate(plan, stages, seed)
 
 
 def _pipeline(
@@ -153,7 +153,7 @@ def _pipeline(
 
 def verify(problem: Problem, plan: Plan, *, seed: int = 0) -> Certificate:
     """Execute a plan of one stage on a scaled-down copy of its graph and compare the results."""
-    return _verified(plan, [_VerifiedStage(problem, rows=check_order(plan, problem))], seed)
+    return _certificate(plan, [_VerifiedStage(problem, rows=check_order(plan, problem))], seed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class _VerifiedStage:
     rows: Sequences | None = None
 
 
-def _verified(plan: Plan, stages: Sequence[_VerifiedStage], seed: int) -> Certificate:
+def _certificate(plan: Plan, stages: Sequence[_VerifiedStage], seed: int) -> Certificate:
     tensors = gradients = buckets = 0
     worst = 0.0
     for number, (verified, stage) in enumerate(zip(stages, plan.stages, strict=True)):

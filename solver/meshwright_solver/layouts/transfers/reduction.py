@@ -52,11 +52,13 @@ def reductions(
         )
 
     whole = layout.model_copy(update={"partial": {}})
-    scattered = (step("reduce_scatter", to) for to in _scattered(whole, site, axes))
+    scattered = (step("reduce_scatter", to) for to in _scattered_layouts(whole, site, axes))
     return (step("all_reduce", whole), *scattered)
 
 
-def _scattered(layout: Layout, site: PlacedMesh, axes: tuple[Axis, ...]) -> Iterator[Layout]:
+def _scattered_layouts(
+    layout: Layout, site: PlacedMesh, axes: tuple[Axis, ...]
+) -> Iterator[Layout]:
     """The layouts with `axes` innermost on one sub-dim, where its chunks divide by them."""
     for d, dim in enumerate(layout.dims):
         # the last part of a dim of segments is split across them, and no reader needs that

@@ -74,7 +74,7 @@ def transfer(
     lines: list[TensorTransfer] = []
     needed = 0
     reduction_ns = 0.0
-    for group in _grouped(items):
+    for group in _group_items(items):
         item = group.item
         places = [_position(sites, site) for site in (item.source_site, item.target_site)]
         try:
@@ -144,7 +144,7 @@ def between_stages(
     return transfer([forward], cluster), transfer([backward], cluster)
 
 
-def _grouped(items: Iterable[Item]) -> Iterator[_ItemGroup]:
+def _group_items(items: Iterable[Item]) -> Iterator[_ItemGroup]:
     """Groups of items by content, in the order of first appearance; the turn is their number."""
     items_of: dict[object, list[Item]] = {}
     key_of = IdentityKeys()

@@ -51,7 +51,7 @@ class Accumulation:
         assert target.gradient is not None
         steps = planned.steps(value.root, (op.name, k), "activation", "backward")
         what = f"gradient of input {k} of op {op.name!r}"
-        shards = planned.travel(steps, shards, layout, target.gradient, what)
+        shards = planned.run_steps(steps, shards, layout, target.gradient, what)
         self._add(value.root, target.gradient, shards)
 
     def collect(self, position: int) -> None:
@@ -83,7 +83,7 @@ class Accumulation:
         what = f"gradient of {value.root!r} at rest"
         self.gradients[value.root] = (
             rest,
-            self.planned.travel(steps, shards, layout, rest, what),
+            self.planned.run_steps(steps, shards, layout, rest, what),
         )
 
     def _accumulate(self, root: str, reader: PlanReader, shards: Shards, layout: Layout) -> None:
@@ -98,5 +98,5 @@ class Accumulation:
         what = f"gradient of parameter {root!r}"
         if steps and steps[-1].kind == "reduce":
             target = partial_along(target, steps[-1].axes)
-        gradient = self.planned.travel(steps, shards, layout, target, what, parameter.owner)
+        gradient = self.planned.run_steps(steps, shards, layout, target, what, parameter.owner)
         self._add(root, target, gradient)

@@ -21,7 +21,7 @@ from meshwright_solver.verification.execution.shards import (
     Array,
     Shards,
     close,
-    reduced,
+    reduce_parts,
     reduction_of,
     window,
 )
@@ -49,7 +49,7 @@ class Buckets:
         steps_of: dict[tuple[str, str, str, tuple[Axis, ...]], list[Step]] = {}
         for moved in stage.redistributions:
             if moved.traffic != "activation":
-                for direction, step in _directed(moved):
+                for direction, step in _steps_by_direction(moved):
                     key = (moved.tensor, direction, step.kind, step.axes)
                     steps_of.setdefault(key, []).append(step)
         self.steps: list[tuple[Bucket, list[Step]]] = []
@@ -133,7 +133,7 @@ class _Tensor:
 
     def received(self, group: Sequence[int], parts: Sequence[Array], rank: int) -> Array:
         if self.kind != "all_gather":
-            return reduced(parts, self.reduction)[self.trimmed]
+            return reduce_parts(parts, self.reduction)[self.trimmed]
         target = self.wanted[rank]
         whole = np.zeros([stop - start for start, stop in target], dtype=parts[0].dtype)
         for other, part in zip(group, parts, strict=True):
@@ -147,7 +147,7 @@ def _cut_apart(buffer: Array, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
     return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
-def _directed(moved: Redistribution) -> Iterator[tuple[str, Step]]:
+def _steps_by_direction(moved: Redistribution) -> Iterator[tuple[str, Step]]:
     yield from (("forward", step) for step in moved.forward)
     yield from (("backward", step) for step in moved.backward)
     yield from (("step", step) for step in moved.per_step)

@@ -27,7 +27,7 @@ from meshwright_solver.verification.execution.shards import (
     Array,
     Shards,
     neutral,
-    reduced,
+    reduce_parts,
     reduction_of,
     window,
 )
@@ -71,7 +71,7 @@ def stretches(
     held = [_stretch(before, spans, mesh, rank) for rank in range(mesh.device_count)]
     wanted = [_stretch(after, spans, mesh, rank) for rank in range(mesh.device_count)]
     if spans:
-        shards = [_filled(shard, inside) for shard, inside in zip(shards, held, strict=True)]
+        shards = [_pad(shard, inside) for shard, inside in zip(shards, held, strict=True)]
     return held, wanted, shards
 
 
@@ -105,7 +105,7 @@ def _stretch(layout: Layout, spans: Mapping[int, int], mesh: Mesh, rank: int) ->
     return tuple(intervals)
 
 
-def _filled(shard: Array, inside: Region) -> Array:
+def _pad(shard: Array, inside: Region) -> Array:
     filled = np.zeros([stop - start for start, stop in inside], dtype=shard.dtype)
     filled[tuple(slice(0, length) for length in shard.shape)] = shard
     return filled
@@ -218,7 +218,7 @@ def _shard_after(
     if kind in ("all_reduce", "reduce_scatter"):
         if any(held[other] != source for other in group):
             raise StepError(f"{kind} over {', '.join(axes)} adds shards of different parts")
-        total = reduced([shards[other] for other in group], reduction_of(before))
+        total = reduce_parts([shards[other] for other in group], reduction_of(before))
         return _cut(total, source, target, kind)
     if kind == "mask":
         shape = [stop - start for start, stop in target]
@@ -229,7 +229,7 @@ def _shard_after(
             return zero
         paste(zero, target, shards[rank], source)
         return zero
-    return _gathered(rank, kind, axes, group, shards, held, target)
+    return _gather(rank, kind, axes, group, shards, held, target)
 
 
 def in_rows(shard: Array, rows: int) -> tuple[Array, Array]:
@@ -246,7 +246,7 @@ def _sum_of_rows(sparse: Sequence[tuple[Array, Array]], like: Array, rows: int) 
     return total.reshape(like.shape)
 
 
-def _gathered(
+def _gather(
     rank: Rank,
     kind: str,
     axes: Sequence[Axis],

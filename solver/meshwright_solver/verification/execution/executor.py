@@ -46,7 +46,7 @@ from meshwright_solver.verification.execution.shards import (
     parts_shape,
     put,
     shard,
-    stored,
+    shard_of_device,
     to_parts,
 )
 from meshwright_solver.verification.execution.stage_lookup import ALL_READERS, StageLookup
@@ -167,7 +167,7 @@ class _Executor:
                     continue
                 layout = self.planned.made(position, j).value
                 whole = self.order.as_loaded(op, port, results[j])
-                outputs[j].append(stored(to_parts(whole, layout), layout, self.mesh, rank))
+                outputs[j].append(shard_of_device(to_parts(whole, layout), layout, self.mesh, rank))
         for j, port in enumerate(op.outputs):
             value = self.values.value_of[port.tensor]
             if not value.is_free:
@@ -192,10 +192,10 @@ class _Executor:
             if value.root not in self.as_read:
                 steps = planned.steps(value.root, ALL_READERS, traffic, "forward")
                 what = f"{value.root!r} as read"
-                self.as_read[value.root] = planned.travel(steps, shards, layout, read, what)
+                self.as_read[value.root] = planned.run_steps(steps, shards, layout, read, what)
             layout, shards, traffic = read, self.as_read[value.root], "activation"
         steps = planned.steps(value.root, (op.name, k), traffic, "forward")
-        return planned.travel(steps, shards, layout, needed, f"input {k} of op {op.name!r}")
+        return planned.run_steps(steps, shards, layout, needed, f"input {k} of op {op.name!r}")
 
     # backward
 
@@ -213,9 +213,13 @@ class _Executor:
             layout = self.planned.required(position, k).gradient
             assert layout is not None
             shards = [
-                stored(
+                shard_of_device(
                     np.sum(
-                        [gradients[other][k] for other in local.own_steps.visited(k, rank)], axis=0
+                        [
+                            gradients[other][k]
+                            for other in local.own_steps.gradient_sources(k, rank)
+                        ],
+                        axis=0,
                     ),
                     layout,
                     self.mesh,
@@ -229,12 +233,12 @@ class _Executor:
         """Whole gradients of some inputs; only the device's part of them is valid."""
         local = self.local[position]
         call = local.call(rank, "backward")
-        fellows = local.own_steps.fellows(rank, "backward")
+        peers = local.own_steps.peers(rank, "backward")
         with np.errstate(all="ignore"):
             outputs = KERNELS[call.kind].forward(call)
-            together = self._product(position, call, outputs, fellows)
+            together = self._product(position, call, outputs, peers)
             alone = together
-            if len(fellows) > 1:
+            if len(peers) > 1:
                 alone = self._product(position, call, outputs, (rank,))
         return {
             k: local.gradient_part(
@@ -244,9 +248,9 @@ class _Executor:
         }
 
     def _product(
-        self, position: int, call: KernelCall, outputs: tuple[Array, ...], fellows: Sequence[int]
+        self, position: int, call: KernelCall, outputs: tuple[Array, ...], peers: Sequence[int]
     ) -> tuple[Array | None, ...]:
-        """The vector-Jacobian product of the output gradients that `fellows` hold."""
+        """The vector-Jacobian product of the output gradients that `peers` hold."""
         op = self.problem.ops[position]
         sent: list[Array | None] = []
         for port in op.outputs:
@@ -256,7 +260,7 @@ class _Executor:
                 continue
             layout, shards = self.result.gradients[value.root]
             whole = np.zeros(parts_shape(layout))
-            for other in fellows:
+            for other in peers:
                 put(whole, shards[other], region(layout, self.mesh, other))
             seen = self.views.of_root(value, port.tensor, from_parts(whole, layout))
             sent.append(self.order.by_place(op, port, seen))
@@ -280,7 +284,7 @@ class _Executor:
             shards = at_owner(shards, parameter.owner, self.mesh)
             layout = partial_along(layout, tuple(parameter.owner))
         what = f"updated {root!r}"
-        updated = self.planned.travel(
+        updated = self.planned.run_steps(
             spread, shards, layout, parameter.value, what, owner=parameter.owner
         )
         expected = shard(self.sources[root], parameter.value, self.mesh)

@@ -63,9 +63,9 @@ class ShardedOp:
     def call(self, rank: int, direction: Direction) -> KernelCall:
         """The kernel call of the op on one device."""
         held = [
-            self._masked_source(k, rank)
+            self._mask_source(k, rank)
             if self.planned.value(port.tensor).is_free
-            else self._embedded(k, rank, direction)
+            else self._assemble_input(k, rank, direction)
             for k, port in enumerate(self.op.inputs)
         ]
         inputs = [
@@ -89,25 +89,25 @@ class ShardedOp:
         value = self.planned.value(port.tensor)
         return to_parts(self.views.to_root(value, port.tensor, whole), layout)
 
-    def _embedded(self, k: int, rank: int, direction: Direction) -> Array:
+    def _assemble_input(self, k: int, rank: int, direction: Direction) -> Array:
         port = self.op.inputs[k]
         layout = self.planned.required(self.position, k).value
         shards = self.needed[k]
-        empty = self._ignored() if self._is_labels(k) else 0
+        empty = self._ignored_label() if self._is_labels(k) else 0
         whole = np.full(parts_shape(layout), empty, dtype=shards[rank].dtype)
-        for member in self.own_steps.passing(k, rank, direction):
-            for other in self.own_steps.fellows(member, "forward"):
+        for member in self.own_steps.input_sources(k, rank, direction):
+            for other in self.own_steps.peers(member, "forward"):
                 put(whole, shards[other], region(layout, self.planned.mesh, other))
         if self._adds_bias(k) and not self._is_first(rank):
             whole = np.zeros_like(whole)
         value = self.planned.value(port.tensor)
         return self.views.of_root(value, port.tensor, from_parts(whole, layout))
 
-    def _masked_source(self, k: int, rank: int) -> Array:
+    def _mask_source(self, k: int, rank: int) -> Array:
         """A whole free input, without labels of other devices' rows and other devices' summands."""
         whole = self.free(k)
         if self._is_labels(k):
-            return np.where(self._own_rows(rank), whole, self._ignored())
+            return np.where(self._own_rows(rank), whole, self._ignored_label())
         summed = self._layout_of_sum(k)
         if summed is None:
             return whole
@@ -145,18 +145,18 @@ class ShardedOp:
     def _is_labels(self, k: int) -> bool:
         return k == 1 and self.op.op.kind == "cross_entropy"
 
-    def _ignored(self) -> int:
+    def _ignored_label(self) -> int:
         return int(self.op.op.attrs.get("ignore_index", -100))
 
     def _own_rows(self, rank: int) -> Any:
-        """A mask of the rows of the logits that a device and its fellows hold.
+        """A mask of the rows of the logits that a device and its peers hold.
 
         A device may hold no class of its rows itself.
         """
         port = self.op.inputs[0]
         layout = self.planned.required(self.position, 0).value
         held = np.zeros(parts_shape(layout))
-        for other in self.own_steps.fellows(rank, "forward"):
+        for other in self.own_steps.peers(rank, "forward"):
             held[window(region(layout, self.planned.mesh, other))] = 1.0
         value = self.planned.value(port.tensor)
         return np.any(self.views.of_root(value, port.tensor, from_parts(held, layout)), axis=-1)
@@ -169,7 +169,7 @@ class ShardedOp:
         whole = (
             self.free(1) if labels.is_free else self._whole_value(labels, self.op.inputs[1].tensor)
         )
-        return float((whole != self._ignored()).sum())
+        return float((whole != self._ignored_label()).sum())
 
     def _whole_value(self, value: ProblemValue, tensor: str) -> Array:
         layout, shards = self.held[value.root]

@@ -61,7 +61,7 @@ class OwnSteps:
             return any(part.halo_elements for part in on)
         return len(on) > 1
 
-    def fellows(self, rank: int, direction: Direction) -> Sequence[int]:
+    def peers(self, rank: int, direction: Direction) -> Sequence[int]:
         """The devices whose shards of any input meet on this device."""
         axes = {
             axis
@@ -83,11 +83,11 @@ class OwnSteps:
             for part in on
         )
 
-    def passing(self, k: int, rank: int, direction: Direction) -> Sequence[int]:
+    def input_sources(self, k: int, rank: int, direction: Direction) -> Sequence[int]:
         """The devices whose parts of input `k` pass this device, this one first."""
         return self._along(k, rank, direction, -1)
 
-    def visited(self, k: int, rank: int) -> Sequence[int]:
+    def gradient_sources(self, k: int, rank: int) -> Sequence[int]:
         """The devices that add to the gradient of this one's part of input `k`, this one first."""
         return self._along(k, rank, "backward", 1)
 

@@ -64,14 +64,14 @@ def scale_down(problem: Problem, stage: Stage, ordered: Collection[tuple[str, in
     """
     for scale in SCALES:
         try:
-            return _scaled(problem, stage, scale, ordered)
+            return _scale(problem, stage, scale, ordered)
         except ScaleError:
             if scale == SCALES[-1]:
                 raise
     raise AssertionError("there are scales")
 
 
-def _scaled(
+def _scale(
     problem: Problem, stage: Stage, scale: int, ordered: Collection[tuple[str, int]]
 ) -> Scaled:
     sizes = _Sizes(problem, stage, scale, ordered)
@@ -132,7 +132,7 @@ class _Sizes:
         return Graph(
             name=f"{graph.name} (scaled down)",
             tensors=tuple(tensors),
-            ops=tuple(self._scaled_op(op, chosen) for op in graph.ops),
+            ops=tuple(self._scale_op(op, chosen) for op in graph.ops),
             outputs=graph.outputs,
             loss=graph.loss,
         )
@@ -140,7 +140,7 @@ class _Sizes:
     def find(self, key: Key) -> Key:
         return self.classes.find(key)
 
-    def _scaled_op(self, op: Op, chosen: Mapping[Key, int]) -> Op:
+    def _scale_op(self, op: Op, chosen: Mapping[Key, int]) -> Op:
         if op.rule is not None and op.rule.sizes:
             sizes = self._factor_sizes(op, chosen)
             stated = {factor: sizes[factor] for factor in op.rule.sizes}
@@ -208,7 +208,7 @@ class _Sizes:
         }
         spatial = self._spatial()
         divisor = self._common_divisor(spatial, old, needed)
-        uneven = self._uneven(old)
+        uneven = self._uneven_classes(old)
         if any(self.find(key) in uneven for key in self.ordered):
             raise ScaleError("a sequence is cut unevenly and loaded in an order of its own")
         ordered = {self.find(key) for key in self.ordered}
@@ -272,7 +272,7 @@ class _Sizes:
                 elif op.op.kind == "topk":
                     chosen[whole] *= -(-chosen[rest] // chosen[whole])
 
-    def _uneven(self, old: Mapping[Key, int]) -> dict[Key, bool]:
+    def _uneven_classes(self, old: Mapping[Key, int]) -> dict[Key, bool]:
         """Classes that the plan cuts unevenly, and whether their last chunk is empty."""
         sizes = {str(axis.name): axis.size for axis in self.stage.mesh.axes}
         ends_empty = {}

@@ -48,7 +48,9 @@ def scaled_stage(stage: Stage, small: Problem) -> Stage:
             "mesh": mesh,
             "ops": tuple(
                 op.model_copy(
-                    update={"own_steps": tuple(_scaled(s, stage.mesh, mesh) for s in op.own_steps)}
+                    update={
+                        "own_steps": tuple(_scale_ring(s, stage.mesh, mesh) for s in op.own_steps)
+                    }
                 )
                 for op in stage.ops
             ),
@@ -88,7 +90,7 @@ def scaled_stage(stage: Stage, small: Problem) -> Stage:
     )
 
 
-def _scaled(step: OwnStep, before: Mesh, after: Mesh) -> OwnStep:
+def _scale_ring(step: OwnStep, before: Mesh, after: Mesh) -> OwnStep:
     """Keep the number of devices that a ring leaves out, zero for a full ring."""
     if step.what != "ring":
         return step

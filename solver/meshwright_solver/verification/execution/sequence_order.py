@@ -32,17 +32,17 @@ class LoadedOrder:
 
     def tensor(self, name: str, whole: Array) -> Array:
         """A whole tensor, from true positions to the loaded order."""
-        return self._reordered(name, whole, self._of_tensor(name), back=False)
+        return self._reorder(name, whole, self._of_tensor(name), back=False)
 
     def read(self, op: OpInfo, port: OpPort, whole: Array) -> Array:
         """A whole tensor, from true positions to the order in which an op reads or makes it."""
-        return self._reordered(port.tensor, whole, self._of_port(op, port), back=False)
+        return self._reorder(port.tensor, whole, self._of_port(op, port), back=False)
 
     def by_place(self, op: OpInfo, port: OpPort, whole: Array) -> Array:
         """A whole tensor that an op reads or makes, by true positions if the op depends on them."""
         if op.name not in self.by_position:
             return whole
-        return self._reordered(port.tensor, whole, self._of_port(op, port), back=True)
+        return self._reorder(port.tensor, whole, self._of_port(op, port), back=True)
 
     def as_loaded(self, op: OpInfo, port: OpPort, whole: Array) -> Array:
         """The inverse of `by_place`."""
@@ -66,7 +66,7 @@ class LoadedOrder:
             of_part.update({part: chunks[slot] for part, slot in pairs})
         return {slot: of_part[part] for part, slot in port.slot_of.items() if part in of_part}
 
-    def _reordered(
+    def _reorder(
         self, name: str, whole: Array, chunks_of: Mapping[int, int], *, back: bool
     ) -> Array:
         if not chunks_of:

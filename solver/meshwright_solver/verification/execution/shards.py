@@ -66,7 +66,7 @@ def window(inside: Region) -> tuple[slice, ...]:
     return tuple(slice(start, stop) for start, stop in inside)
 
 
-def stored(parts: Array, layout: Layout, mesh: Mesh, rank: int) -> Array:
+def shard_of_device(parts: Array, layout: Layout, mesh: Mesh, rank: int) -> Array:
     """A device's shard of a whole tensor in parts form."""
     part = parts[window(region(layout, mesh, rank))]
     if not layout.padded:
@@ -87,7 +87,7 @@ def shard(whole: Array, layout: Layout, mesh: Mesh) -> Shards:
     how = reduction_of(layout)
     shards = []
     for rank in range(mesh.device_count):
-        part = stored(parts, layout, mesh, rank)
+        part = shard_of_device(parts, layout, mesh, rank)
         at = mesh.coordinates(rank)
         if any(at[axis] for axis in layout.partial):
             part = np.full_like(part, neutral(how, part.dtype))
@@ -112,7 +112,7 @@ def unshard(shards: Sequence[Array], layout: Layout, mesh: Mesh) -> Array:
         written[key] = rank
         before = whole[window(inside)].copy()
         put(whole, part, inside)
-        whole[window(inside)] = reduced([before, whole[window(inside)]], how)
+        whole[window(inside)] = reduce_parts([before, whole[window(inside)]], how)
     return from_parts(whole, layout)
 
 
@@ -130,7 +130,7 @@ def neutral(how: Reduction, dtype: np.dtype[Any]) -> Any:
     return dtype.type(0 if how == "sum" else least)
 
 
-def reduced(parts: Sequence[Array], how: Reduction) -> Array:
+def reduce_parts(parts: Sequence[Array], how: Reduction) -> Array:
     """The reduction of partial parts."""
     add = np.add if how == "sum" else np.maximum
     return np.asarray(add.reduce(parts))

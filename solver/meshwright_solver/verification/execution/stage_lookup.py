@@ -56,7 +56,7 @@ class StageLookup:
         moved = self._moved.get((root, reader, traffic), ())
         return tuple(step for r in moved for step in getattr(r, half))
 
-    def travel(
+    def run_steps(
         self,
         steps: Sequence[Step],
         shards: Shards,

@@ -69,13 +69,13 @@ class SymbolSizes:
                 is_even = all(
                     requirement.ends_empty is None for requirement in self.wanted.values()
                 )
-                return sizes if is_even else self._uneven(least)
+                return sizes if is_even else self._uneven_sizes(least)
             for name in least:
                 if any(name in symbols_in(self.lengths[key]) for key in short):
                     least[name] *= 2
         return None
 
-    def _uneven(self, least: Mapping[str, int]) -> dict[Key, int] | None:
+    def _uneven_sizes(self, least: Mapping[str, int]) -> dict[Key, int] | None:
         """Sizes that leave uneven classes uneven; None where no values suit."""
         uneven = [
             key for key, requirement in self.wanted.items() if requirement.ends_empty is not None

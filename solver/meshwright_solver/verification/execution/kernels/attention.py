@@ -23,7 +23,7 @@ from meshwright_solver.verification.execution.kernels.softmax import softmax_gra
 Gradients = tuple[Array | None, ...]
 
 
-def _grouped(call: KernelCall) -> Array:
+def _query_by_group(call: KernelCall) -> Array:
     """The query as [b, g, r, s, d]."""
     batch, heads, length, width = call.x.shape
     groups = call.inputs[1].shape[1]
@@ -36,7 +36,7 @@ def _scale(call: KernelCall) -> float:
 
 def _weights(call: KernelCall) -> Array:
     """The attention weights of each query position, [b, g, r, s, t]."""
-    query, key = _grouped(call), call.inputs[1][:, :, None]
+    query, key = _query_by_group(call), call.inputs[1][:, :, None]
     scores = _scale(call) * (query @ np.swapaxes(key, -1, -2))
     mask = call.optional(3)
     if mask is not None:
@@ -57,7 +57,11 @@ def _attention(call: KernelCall) -> Array:
 def _attention_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    query, key, value = _grouped(call), call.inputs[1][:, :, None], call.inputs[2][:, :, None]
+    query, key, value = (
+        _query_by_group(call),
+        call.inputs[1][:, :, None],
+        call.inputs[2][:, :, None],
+    )
     weights = _weights(call)
     gradient = sent[0].reshape(*query.shape[:-1], value.shape[-1])
     value_gradient = (np.swapaxes(weights, -1, -2) @ gradient).sum(axis=2)
@@ -81,7 +85,7 @@ def _tables(call: KernelCall) -> tuple[Array, Array]:
     return (cosine[:, None], sine[:, None]) if cosine.ndim == 3 else (cosine, sine)
 
 
-def turned(x: Array) -> Array:
+def rotate_half(x: Array) -> Array:
     """(-second half, first half) of the last dim."""
     first, second = np.split(x, 2, axis=-1)
     return np.concatenate([-second, first], axis=-1)
@@ -89,7 +93,7 @@ def turned(x: Array) -> Array:
 
 def _rotary(call: KernelCall) -> Array:
     cosine, sine = _tables(call)
-    return np.asarray(call.x * cosine + turned(call.x) * sine)
+    return np.asarray(call.x * cosine + rotate_half(call.x) * sine)
 
 
 def _rotary_gradients(
@@ -97,9 +101,9 @@ def _rotary_gradients(
 ) -> Gradients:
     cosine, sine = _tables(call)
     return (
-        sent[0] * cosine - turned(sent[0] * sine),
+        sent[0] * cosine - rotate_half(sent[0] * sine),
         reduced_to(cosine.shape, sent[0] * call.x).reshape(call.inputs[1].shape),
-        reduced_to(sine.shape, sent[0] * turned(call.x)).reshape(call.inputs[2].shape),
+        reduced_to(sine.shape, sent[0] * rotate_half(call.x)).reshape(call.inputs[2].shape),
     )
 
 

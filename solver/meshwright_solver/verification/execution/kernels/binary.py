@@ -24,7 +24,7 @@ def _other(call: KernelCall) -> Array:
     return np.asarray(call.number("other", 1.0)) if other is None else other
 
 
-def _reduced(call: KernelCall, gradients: Sequence[Array]) -> Gradients:
+def _reduce_to_inputs(call: KernelCall, gradients: Sequence[Array]) -> Gradients:
     pairs = zip(call.inputs, gradients, strict=False)
     return tuple(reduced_to(array.shape, gradient) for array, gradient in pairs)
 
@@ -34,7 +34,7 @@ def _add(call: KernelCall) -> Array:
 
 
 def _add_gradients(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
-    return _reduced(call, [sent[0]] * len(call.inputs))
+    return _reduce_to_inputs(call, [sent[0]] * len(call.inputs))
 
 
 def _sub(call: KernelCall) -> Array:
@@ -43,7 +43,7 @@ def _sub(call: KernelCall) -> Array:
 
 
 def _sub_gradients(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
-    return _reduced(call, [sent[0], -sent[0]])
+    return _reduce_to_inputs(call, [sent[0], -sent[0]])
 
 
 def _mul(call: KernelCall) -> Array:
@@ -56,7 +56,7 @@ def _mul_gradients(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[A
     for position in range(len(call.inputs)):
         rest = factors[:position] + factors[position + 1 :]
         gradients.append(reduce(np.multiply, rest, sent[0]))
-    return _reduced(call, gradients)
+    return _reduce_to_inputs(call, gradients)
 
 
 def _div(call: KernelCall) -> Array:
@@ -65,7 +65,7 @@ def _div(call: KernelCall) -> Array:
 
 def _div_gradients(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
     y = _other(call).astype(np.float64)
-    return _reduced(call, [scaled(sent[0], 1 / y), scaled(sent[0], -call.x / y**2)])
+    return _reduce_to_inputs(call, [scaled(sent[0], 1 / y), scaled(sent[0], -call.x / y**2)])
 
 
 def _exponent(call: KernelCall) -> Array:
@@ -73,7 +73,7 @@ def _exponent(call: KernelCall) -> Array:
     return np.asarray(call.number("exponent", 2.0)) if exponent is None else exponent
 
 
-def _whole_or_even(x: Array, exponent: Array) -> Array:
+def _base(x: Array, exponent: Array) -> Array:
     """The base of a power: |x| where a power of a negative x is not a real number."""
     return np.where(exponent == np.round(exponent), x, np.abs(x))
 
@@ -82,16 +82,18 @@ def _pow(call: KernelCall) -> Array:
     exponent = _exponent(call)
     if call.x.dtype != np.float64 and exponent.dtype != np.float64 and (exponent >= 0).all():
         return np.asarray(call.x**exponent)
-    return np.asarray(np.power(_whole_or_even(call.x, exponent).astype(np.float64), exponent))
+    return np.asarray(np.power(_base(call.x, exponent).astype(np.float64), exponent))
 
 
 def _pow_gradients(call: KernelCall, outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
     exponent = _exponent(call)
-    base = _whole_or_even(call.x, exponent).astype(np.float64)
+    base = _base(call.x, exponent).astype(np.float64)
     sign = np.where(base == call.x, 1.0, -1.0)
     power = np.where(exponent == 0, 0.0, exponent * np.power(base, exponent - 1.0))
     logarithm = np.where(base == 0, 0.0, np.log(np.abs(base)))
-    return _reduced(call, [scaled(sent[0], sign * power), scaled(sent[0], outputs[0] * logarithm)])
+    return _reduce_to_inputs(
+        call, [scaled(sent[0], sign * power), scaled(sent[0], outputs[0] * logarithm)]
+    )
 
 
 def _extreme(call: KernelCall, *, function: Callable[[Array, Array], Array]) -> Array:
@@ -104,10 +106,10 @@ def _extreme_gradients(
     """Half of the gradient to each input where both are the extreme."""
     x, y = call.x, _other(call)
     first = np.where(x == y, 0.5, (x == outputs[0]).astype(np.float64))
-    return _reduced(call, [sent[0] * first, sent[0] * (1 - first)])
+    return _reduce_to_inputs(call, [sent[0] * first, sent[0] * (1 - first)])
 
 
-def _compared(call: KernelCall, *, function: Callable[[Array, Array], Array]) -> Array:
+def _compare(call: KernelCall, *, function: Callable[[Array, Array], Array]) -> Array:
     return function(call.x, _other(call))
 
 
@@ -186,7 +188,7 @@ BINARY: Mapping[str, OpKernel] = {
     "where": OpKernel(_where, _where_gradients),
     "masked_fill": OpKernel(_masked_fill, _masked_fill_gradients),
     **{
-        kind: OpKernel(partial(_compared, function=function), no_gradient)
+        kind: OpKernel(partial(_compare, function=function), no_gradient)
         for kind, function in _COMPARED.items()
     },
 }

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from meshwright_solver.verification.execution.kernels.attention import turned
+from meshwright_solver.verification.execution.kernels.attention import rotate_half
 from meshwright_solver.verification.execution.kernels.call import Array, KernelCall, reduced_to
 from meshwright_solver.verification.execution.kernels.kernel import OpKernel, no_gradient
 from meshwright_solver.verification.execution.kernels.softmax import softmax_of
@@ -24,7 +24,7 @@ def _table(table: Array) -> Array:
 
 def _rotary_pair(call: KernelCall) -> list[Array]:
     cos, sin = (_table(table) for table in call.inputs[2:4])
-    return [x * cos + turned(x) * sin for x in call.inputs[:2]]
+    return [x * cos + rotate_half(x) * sin for x in call.inputs[:2]]
 
 
 def _rotary_pair_gradients(
@@ -39,10 +39,10 @@ def _rotary_pair_gradients(
         )
         for table, table_input, moved in (
             (cos, call.inputs[2], pairs),
-            (sin, call.inputs[3], [(turned(x), g) for x, g in pairs]),
+            (sin, call.inputs[3], [(rotate_half(x), g) for x, g in pairs]),
         )
     ]
-    return *(g * cos - turned(g * sin) for g in sent), *by_tables
+    return *(g * cos - rotate_half(g * sin) for g in sent), *by_tables
 
 
 def _update_places(call: KernelCall) -> tuple[Array, Array]:

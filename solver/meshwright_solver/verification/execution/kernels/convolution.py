@@ -99,14 +99,14 @@ def _conv_gradients(
     return gradients[: len(call.inputs)]
 
 
-def _transposed(call: KernelCall) -> Array:
+def _conv_transpose(call: KernelCall) -> Array:
     weight = call.inputs[1]
     windows = _windows(call, call.shape[2:], call.x.shape[2:])
     groups = call.shape[1] // weight.shape[1]
     return _with_bias(call, _spread(call.x, weight, windows, groups))
 
 
-def _transposed_gradients(
+def _conv_transpose_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
     weight = call.inputs[1]
@@ -122,5 +122,5 @@ def _transposed_gradients(
 
 CONVOLUTIONS: Mapping[str, OpKernel] = {
     "conv": OpKernel(_conv, _conv_gradients),
-    "conv_transpose": OpKernel(_transposed, _transposed_gradients),
+    "conv_transpose": OpKernel(_conv_transpose, _conv_transpose_gradients),
 }

@@ -43,7 +43,9 @@ def _cumprod_gradients(
     return (np.moveaxis(gradients, 0, call.dim(-1)),)
 
 
-def _running(call: KernelCall, *, better: Callable[[Array, Array], Array]) -> tuple[Array, Array]:
+def _running_best(
+    call: KernelCall, *, better: Callable[[Array, Array], Array]
+) -> tuple[Array, Array]:
     """The best value so far, the last of equal ones, and its place."""
     x = np.moveaxis(call.x, call.dim(-1), 0)
     best, place = x.copy(), np.zeros(x.shape, dtype=np.int64)
@@ -144,8 +146,8 @@ def _squares_gradients(
 CUMULATIVE: Mapping[str, OpKernel] = {
     "cumsum": OpKernel(_cumsum, _cumsum_gradients),
     "cumprod": OpKernel(_cumprod, _cumprod_gradients),
-    "cummax": OpKernel(partial(_running, better=np.greater_equal), _running_gradients),
-    "cummin": OpKernel(partial(_running, better=np.less_equal), _running_gradients),
+    "cummax": OpKernel(partial(_running_best, better=np.greater_equal), _running_gradients),
+    "cummin": OpKernel(partial(_running_best, better=np.less_equal), _running_gradients),
     "max_with_index": OpKernel(
         partial(_best, place=np.argmax), partial(_best_gradients, place=np.argmax)
     ),

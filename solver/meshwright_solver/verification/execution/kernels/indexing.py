@@ -17,7 +17,7 @@ Gradients = tuple[Array | None, ...]
 Place = tuple[Any, ...]
 
 
-def _added(call: KernelCall, place: Place, gradient: Array) -> Array:
+def _add_at(call: KernelCall, place: Place, gradient: Array) -> Array:
     whole = np.zeros(call.x.shape)
     np.add.at(whole, place, gradient)
     return whole
@@ -42,7 +42,7 @@ def _gather(call: KernelCall) -> Array:
 def _gather_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    return (_added(call, _gather_place(call), sent[0]), None)
+    return (_add_at(call, _gather_place(call), sent[0]), None)
 
 
 def _select_place(call: KernelCall) -> Place:
@@ -66,7 +66,7 @@ def _index_select(call: KernelCall) -> Array:
 def _index_select_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    return (_added(call, _select_place(call), sent[0]), None)
+    return (_add_at(call, _select_place(call), sent[0]), None)
 
 
 def _index_place(call: KernelCall) -> Place:
@@ -84,7 +84,7 @@ def _index(call: KernelCall) -> Array:
 def _index_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    return (_added(call, _index_place(call), sent[0]),)
+    return (_add_at(call, _index_place(call), sent[0]),)
 
 
 def _source(call: KernelCall) -> Array | float:
@@ -150,14 +150,14 @@ def _topk_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
     dim = call.dim(-1)
-    return (_added(call, _along(_topk(call)[1], dim, call.x.shape[dim]), sent[0]),)
+    return (_add_at(call, _along(_topk(call)[1], dim, call.x.shape[dim]), sent[0]),)
 
 
 def _sort_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
     dim = call.dim(-1)
-    return (_added(call, _along(_sort(call)[1], dim, call.x.shape[dim]), sent[0]),)
+    return (_add_at(call, _along(_sort(call)[1], dim, call.x.shape[dim]), sent[0]),)
 
 
 INDEXING: Mapping[str, OpKernel] = {

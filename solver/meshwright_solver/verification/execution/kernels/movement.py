@@ -120,7 +120,7 @@ def _stack_gradients(
 _MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
-def _padded_from(call: KernelCall) -> tuple[Array, ...]:
+def _pad_sources(call: KernelCall) -> tuple[Array, ...]:
     """For every dim, the input place of each output place; -1 for none."""
     places = []
     mode: Any = _MODES.get(str(call.attrs.get("mode", "constant")))
@@ -140,7 +140,7 @@ def _padded_from(call: KernelCall) -> tuple[Array, ...]:
 
 
 def _pad(call: KernelCall) -> Array:
-    places = _padded_from(call)
+    places = _pad_sources(call)
     padded = call.x[np.ix_(*places)] if places else call.x.copy()
     if any((source < 0).any() for source in places):
         outside = np.ones(call.shape, dtype=np.bool_)
@@ -150,7 +150,7 @@ def _pad(call: KernelCall) -> Array:
 
 
 def _pad_gradients(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
-    places = _padded_from(call)
+    places = _pad_sources(call)
     inside = [source >= 0 for source in places]
     whole = np.zeros(call.x.shape)
     sources = [source[there] for source, there in zip(places, inside, strict=True)]
@@ -163,7 +163,7 @@ def _dims_of(call: KernelCall) -> list[int] | None:
     return None if dims is None or dims == [] else list(np.atleast_1d(dims))
 
 
-def _rolled(call: KernelCall, x: Array, *, direction: int) -> Array:
+def _roll_by(call: KernelCall, x: Array, *, direction: int) -> Array:
     counts = np.atleast_1d(call.attrs.get("shifts", 1))
     shifts = [direction * int(read_number(count, 0)) for count in counts.tolist()]
     dims = _dims_of(call)
@@ -171,13 +171,13 @@ def _rolled(call: KernelCall, x: Array, *, direction: int) -> Array:
 
 
 def _roll(call: KernelCall) -> Array:
-    return _rolled(call, call.x, direction=1)
+    return _roll_by(call, call.x, direction=1)
 
 
 def _roll_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    return (_rolled(call, sent[0], direction=-1),)
+    return (_roll_by(call, sent[0], direction=-1),)
 
 
 def _flip(call: KernelCall) -> Array:
@@ -229,7 +229,7 @@ def _tile_gradients(
     return (summed.reshape(call.x.shape),)
 
 
-def _repeated_from(call: KernelCall) -> tuple[int, Array, Array]:
+def _repeat_sources(call: KernelCall) -> tuple[int, Array, Array]:
     """The dim, the input with that dim, and the input place of each output place.
 
     Random counts that do not sum to the output's length are replaced by equal ones.
@@ -245,14 +245,14 @@ def _repeated_from(call: KernelCall) -> tuple[int, Array, Array]:
 
 
 def _repeat(call: KernelCall) -> Array:
-    dim, x, places = _repeated_from(call)
+    dim, x, places = _repeat_sources(call)
     return np.take(x, places, axis=dim)
 
 
 def _repeat_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    dim, x, places = _repeated_from(call)
+    dim, x, places = _repeat_sources(call)
     gradient = np.zeros(x.shape)
     where: Any = (*(slice(None),) * dim, places)
     np.add.at(gradient, where, sent[0])

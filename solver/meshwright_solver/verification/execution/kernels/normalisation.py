@@ -47,7 +47,7 @@ class _Normal:
 _NormalOf = Callable[[KernelCall], _Normal]
 
 
-def _trailing(call: KernelCall, *, centred: bool) -> _Normal:
+def _over_last_dims(call: KernelCall, *, centred: bool) -> _Normal:
     count = int(call.number("dims", 1))
     shape = call.x.shape
     dims = tuple(range(call.x.ndim - count, call.x.ndim))
@@ -55,11 +55,11 @@ def _trailing(call: KernelCall, *, centred: bool) -> _Normal:
 
 
 def _layer(call: KernelCall) -> _Normal:
-    return _trailing(call, centred=True)
+    return _over_last_dims(call, centred=True)
 
 
 def _root_mean_square(call: KernelCall) -> _Normal:
-    return _trailing(call, centred=False)
+    return _over_last_dims(call, centred=False)
 
 
 def _batch(call: KernelCall) -> _Normal:
@@ -80,7 +80,7 @@ def _group(call: KernelCall) -> _Normal:
     return _Normal(view, (2,), (shape[1], *[1] * (call.x.ndim - 2)))
 
 
-def _normalised(call: KernelCall, normal: _Normal) -> tuple[Array, Array]:
+def _normalize(call: KernelCall, normal: _Normal) -> tuple[Array, Array]:
     """x' and 1 / sqrt(variance + eps), both as the view."""
     x = call.x.reshape(normal.view)
     if normal.statistics is not None:
@@ -98,7 +98,7 @@ def _normalised(call: KernelCall, normal: _Normal) -> tuple[Array, Array]:
 def _kernel(normal_of: _NormalOf) -> OpKernel:
     def forward(call: KernelCall) -> list[Array]:
         normal = normal_of(call)
-        unit, inverse = _normalised(call, normal)
+        unit, inverse = _normalize(call, normal)
         result = unit.reshape(call.x.shape)
         weight, bias = call.optional(1), call.optional(2)
         if weight is not None:
@@ -109,7 +109,7 @@ def _kernel(normal_of: _NormalOf) -> OpKernel:
 
     def backward(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
         normal = normal_of(call)
-        unit, inverse = _normalised(call, normal)
+        unit, inverse = _normalize(call, normal)
         weight = call.optional(1)
         inner = sent[0] if weight is None else sent[0] * weight.reshape(normal.scale)
         gradient = inner.reshape(normal.view)

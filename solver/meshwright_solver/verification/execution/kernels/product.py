@@ -12,7 +12,7 @@ from meshwright_solver.verification.execution.kernels.kernel import OpKernel
 Gradients = tuple[Array | None, ...]
 
 
-def _transposed(array: Array) -> Array:
+def _transpose(array: Array) -> Array:
     return np.swapaxes(array, -1, -2)
 
 
@@ -45,9 +45,9 @@ def _matrices(call: KernelCall) -> tuple[Array, Array]:
     a, b = call.inputs[:2]
     left, right = (a[None] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
     if call.attrs.get("transpose_a") and a.ndim > 1:
-        left = _transposed(left)
+        left = _transpose(left)
     if call.attrs.get("transpose_b") and b.ndim > 1:
-        right = _transposed(right)
+        right = _transpose(right)
     return left, right
 
 
@@ -62,19 +62,19 @@ def _matmul_gradients(
     a, b = _matrices(call)
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     gradient = sent[0].reshape(*lead, a.shape[-2], b.shape[-1])
-    a_gradient = reduced_to(a.shape, gradient @ _transposed(b))
-    b_gradient = reduced_to(b.shape, _transposed(a) @ gradient)
+    a_gradient = reduced_to(a.shape, gradient @ _transpose(b))
+    b_gradient = reduced_to(b.shape, _transpose(a) @ gradient)
     if call.attrs.get("transpose_a"):
-        a_gradient = _transposed(a_gradient)
+        a_gradient = _transpose(a_gradient)
     if call.attrs.get("transpose_b"):
-        b_gradient = _transposed(b_gradient)
+        b_gradient = _transpose(b_gradient)
     return a_gradient.reshape(call.x.shape), b_gradient.reshape(call.inputs[1].shape)
 
 
 def _expert_weight(call: KernelCall) -> Array:
     """The weight as [e, 1, k, n], to broadcast with [e, b, c, k]."""
     weight = call.inputs[1][:, None]
-    return weight if call.attrs.get("weight_layout") == "ehf" else _transposed(weight)
+    return weight if call.attrs.get("weight_layout") == "ehf" else _transpose(weight)
 
 
 def _expert_matmul(call: KernelCall) -> Array:
@@ -84,10 +84,10 @@ def _expert_matmul(call: KernelCall) -> Array:
 def _expert_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    weight = (_transposed(call.x) @ sent[0]).sum(axis=1)
+    weight = (_transpose(call.x) @ sent[0]).sum(axis=1)
     if call.attrs.get("weight_layout") != "ehf":
-        weight = _transposed(weight)
-    return sent[0] @ _transposed(_expert_weight(call)), weight
+        weight = _transpose(weight)
+    return sent[0] @ _transpose(_expert_weight(call)), weight
 
 
 def _rows(call: KernelCall) -> Array:

@@ -36,7 +36,7 @@ def _spread(call: KernelCall, array: Array) -> Array:
     return np.broadcast_to(array.reshape(_shape_with_ones(call)), call.x.shape)
 
 
-def _reduced(call: KernelCall, *, function: Callable[..., Array]) -> Array:
+def _reduce(call: KernelCall, *, function: Callable[..., Array]) -> Array:
     return np.asarray(function(call.x, axis=_dims(call))).reshape(call.shape)
 
 
@@ -110,14 +110,14 @@ def _place(call: KernelCall, *, function: Callable[..., Array]) -> Array:
 
 
 REDUCTIONS: Mapping[str, OpKernel] = {
-    "sum": OpKernel(partial(_reduced, function=np.sum), _sum_gradients),
+    "sum": OpKernel(partial(_reduce, function=np.sum), _sum_gradients),
     "mean": OpKernel(_mean, _mean_gradients),
-    "amax": OpKernel(partial(_reduced, function=np.max), _extreme_gradients),
-    "amin": OpKernel(partial(_reduced, function=np.min), _extreme_gradients),
-    "prod": OpKernel(partial(_reduced, function=np.prod), _product_gradients),
+    "amax": OpKernel(partial(_reduce, function=np.max), _extreme_gradients),
+    "amin": OpKernel(partial(_reduce, function=np.min), _extreme_gradients),
+    "prod": OpKernel(partial(_reduce, function=np.prod), _product_gradients),
     "var": OpKernel(_variance, _variance_gradients),
-    "any": OpKernel(partial(_reduced, function=np.any), no_gradient),
-    "all": OpKernel(partial(_reduced, function=np.all), no_gradient),
+    "any": OpKernel(partial(_reduce, function=np.any), no_gradient),
+    "all": OpKernel(partial(_reduce, function=np.all), no_gradient),
     "argmax": OpKernel(partial(_place, function=np.argmax), no_gradient),
     "argmin": OpKernel(partial(_place, function=np.argmin), no_gradient),
 }

@@ -50,7 +50,7 @@ def _updates(call: KernelCall) -> Array:
     return call.inputs[-1] * call.number("alpha", 1)
 
 
-def _written(call: KernelCall, *, place_of: PlaceOf, default: str) -> Array:
+def _write(call: KernelCall, *, place_of: PlaceOf, default: str) -> Array:
     reduce, place, updates = _reduce(call, default), place_of(call), _updates(call)
     result = call.x.copy()
     if reduce == "update":
@@ -114,7 +114,7 @@ def _slices(call: KernelCall) -> Place:
 
 def _kernel(place_of: PlaceOf, default: str) -> OpKernel:
     return OpKernel(
-        partial(_written, place_of=place_of, default=default),
+        partial(_write, place_of=place_of, default=default),
         partial(_gradients, place_of=place_of, default=default),
     )
 

@@ -38,7 +38,7 @@ def _empty(call: KernelCall, how: str) -> Array:
     return np.full(call.shape, value, dtype=call.x.dtype)
 
 
-def _combined(call: KernelCall, *, how: str) -> Array:
+def _combine(call: KernelCall, *, how: str) -> Array:
     result = _empty(call, how)
     _COMBINED[how].at(result, _numbers(call), call.x)
     return result
@@ -93,9 +93,9 @@ def _candidates(call: KernelCall) -> list[Array]:
 
 SEGMENTS: Mapping[str, OpKernel] = {
     "unsorted_segment_sum": OpKernel(_sum, _sum_gradients),
-    "unsorted_segment_max": OpKernel(partial(_combined, how="max"), _extreme_gradients),
-    "unsorted_segment_min": OpKernel(partial(_combined, how="min"), _extreme_gradients),
-    "unsorted_segment_prod": OpKernel(partial(_combined, how="prod"), _product_gradients),
+    "unsorted_segment_max": OpKernel(partial(_combine, how="max"), _extreme_gradients),
+    "unsorted_segment_min": OpKernel(partial(_combine, how="min"), _extreme_gradients),
+    "unsorted_segment_prod": OpKernel(partial(_combine, how="prod"), _product_gradients),
     "unique": OpKernel(_unique, no_gradient),
     "candidate_sampler": OpKernel(_candidates, no_gradient),
 }

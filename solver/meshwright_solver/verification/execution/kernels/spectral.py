@@ -1,7 +1,7 @@
 """Fourier and cosine transforms; a complex array is an array of pairs in a last dim of two.
 
 All kinds are linear maps over the real numbers, so a gradient is the adjoint map of the output's
-gradient. With F the sums sum_t x_t exp(-2 pi i k t / n), scaled as attrs `norm` says:
+gradient. With F the sums sum_t x_t exp(-2 pi i k t / n), scaled by attrs `norm`:
 
     adjoint of F            the inverse sums, scaled like F
     of a real input         the real part of that
@@ -24,7 +24,7 @@ Gradients = tuple[Array | None, ...]
 _OTHER_WAY = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
-def _paired(x: Array) -> Array:
+def _to_pairs(x: Array) -> Array:
     return np.stack([x.real, x.imag], axis=-1)
 
 
@@ -41,7 +41,7 @@ def _dims(call: KernelCall, rank: int) -> list[int]:
     return [int(d) % rank for d in (range(rank) if dims is None else dims)]
 
 
-def _resized(x: Array, dim: int, size: int) -> Array:
+def _resize(x: Array, dim: int, size: int) -> Array:
     """Cut or zero-padded at the end."""
     cut = np.take(x, range(min(size, x.shape[dim])), axis=dim)
     room = [(0, max(0, size - x.shape[dim])) if d == dim else (0, 0) for d in range(x.ndim)]
@@ -62,8 +62,8 @@ def _fft(call: KernelCall) -> Array:
     x = _complex(call.x) if call.x.ndim > rank else call.x.astype(np.complex128)
     for dim in _dims(call, rank):
         inverse = bool(call.attrs.get("inverse", False))
-        x = _sums(_resized(x, dim, call.shape[dim]), dim, _norm(call), inverse=inverse)
-    return _paired(x)
+        x = _sums(_resize(x, dim, call.shape[dim]), dim, _norm(call), inverse=inverse)
+    return _to_pairs(x)
 
 
 def _fft_gradients(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
@@ -71,8 +71,8 @@ def _fft_gradients(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[A
     g = _complex(sent[0])
     for dim in _dims(call, rank):
         inverse = bool(call.attrs.get("inverse", False))
-        g = _resized(_adjoint(g, dim, _norm(call), inverse=inverse), dim, call.x.shape[dim])
-    return (_paired(g) if call.x.ndim > rank else g.real,)
+        g = _resize(_adjoint(g, dim, _norm(call), inverse=inverse), dim, call.x.shape[dim])
+    return (_to_pairs(g) if call.x.ndim > rank else g.real,)
 
 
 def _from_real(
@@ -83,10 +83,10 @@ def _from_real(
     n: the length of the transform there, which the half does not determine.
     """
     *rest, last = dims
-    y = _sums(_resized(x, last, n).astype(np.complex128), last, norm, inverse=False)
-    y = _resized(y, last, output_shape[last])
+    y = _sums(_resize(x, last, n).astype(np.complex128), last, norm, inverse=False)
+    y = _resize(y, last, output_shape[last])
     for dim in rest:
-        y = _sums(_resized(y, dim, output_shape[dim]), dim, norm, inverse=False)
+        y = _sums(_resize(y, dim, output_shape[dim]), dim, norm, inverse=False)
     return y
 
 
@@ -95,16 +95,16 @@ def _from_real_adjoint(
 ) -> Array:
     *rest, last = dims
     for dim in rest:
-        g = _resized(_adjoint(g, dim, norm, inverse=False), dim, input_shape[dim])
-    g = _adjoint(_resized(g, last, n), last, norm, inverse=False)
-    return _resized(g.real, last, input_shape[last])
+        g = _resize(_adjoint(g, dim, norm, inverse=False), dim, input_shape[dim])
+    g = _adjoint(_resize(g, last, n), last, norm, inverse=False)
+    return _resize(g.real, last, input_shape[last])
 
 
 def _to_real(x: Array, dims: Sequence[int], output_shape: Sequence[int], norm: str) -> Array:
     """Half of a symmetric array to real numbers, by the inverse sums."""
     *rest, last = dims
     for dim in rest:
-        x = _sums(_resized(x, dim, output_shape[dim]), dim, norm, inverse=True)
+        x = _sums(_resize(x, dim, output_shape[dim]), dim, norm, inverse=True)
     return np.asarray(transforms.irfft(x, n=output_shape[last], axis=last, norm=norm))
 
 
@@ -115,9 +115,9 @@ def _to_real_adjoint(g: Array, dims: Sequence[int], input_shape: Sequence[int], 
     k = np.arange(n // 2 + 1)
     twice = np.where((k == 0) | (2 * k == n), 1.0, 2.0)
     y = y * twice.reshape([-1 if d == last else 1 for d in range(y.ndim)])
-    y = _resized(y, last, input_shape[last])
+    y = _resize(y, last, input_shape[last])
     for dim in rest:
-        y = _resized(_adjoint(y, dim, norm, inverse=True), dim, input_shape[dim])
+        y = _resize(_adjoint(y, dim, norm, inverse=True), dim, input_shape[dim])
     return y
 
 
@@ -135,7 +135,7 @@ def _half(call: KernelCall) -> Array:
     dims = _dims(call, call.x.ndim)
     n = _length(call, call.shape[dims[-1]])
     y = _from_real(call.x, dims, call.shape[:-1], n, norm)
-    return _paired(y.conj() if symmetric else y)
+    return _to_pairs(y.conj() if symmetric else y)
 
 
 def _half_gradients(
@@ -163,7 +163,7 @@ def _back_gradients(
     symmetric = call.kind == "hfft"
     norm = _OTHER_WAY[_norm(call)] if symmetric else _norm(call)
     g = _to_real_adjoint(sent[0], _dims(call, len(call.shape)), call.x.shape[:-1], norm)
-    return (_paired(g.conj() if symmetric else g),)
+    return (_to_pairs(g.conj() if symmetric else g),)
 
 
 def _cosines(call: KernelCall, size: int) -> Array:
@@ -181,18 +181,18 @@ def _along(x: Array, dim: int, matrix: Array) -> Array:
 def _dct(call: KernelCall) -> Array:
     x = call.x
     for dim in _dims(call, x.ndim):
-        x = _along(_resized(x, dim, call.shape[dim]), dim, _cosines(call, call.shape[dim]))
+        x = _along(_resize(x, dim, call.shape[dim]), dim, _cosines(call, call.shape[dim]))
     return x
 
 
 def _dct_gradients(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
     g = sent[0]
     for dim in _dims(call, g.ndim):
-        g = _resized(_along(g, dim, _cosines(call, call.shape[dim]).T), dim, call.x.shape[dim])
+        g = _resize(_along(g, dim, _cosines(call, call.shape[dim]).T), dim, call.x.shape[dim])
     return (g,)
 
 
-def _shifted(call: KernelCall, x: Array, *, back: bool) -> Array:
+def _shift(call: KernelCall, x: Array, *, back: bool) -> Array:
     inverse = bool(call.attrs.get("inverse", False)) != back
     dims = _dims(call, x.ndim)
     halves = [x.shape[d] // 2 for d in dims]
@@ -202,7 +202,7 @@ def _shifted(call: KernelCall, x: Array, *, back: bool) -> Array:
 def _shift_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    return (_shifted(call, sent[0], back=True),)
+    return (_shift(call, sent[0], back=True),)
 
 
 SPECTRAL: Mapping[str, OpKernel] = {
@@ -210,5 +210,5 @@ SPECTRAL: Mapping[str, OpKernel] = {
     **{kind: OpKernel(_half, _half_gradients) for kind in ("rfft", "ihfft")},
     **{kind: OpKernel(_back, _back_gradients) for kind in ("irfft", "hfft")},
     "dct": OpKernel(_dct, _dct_gradients),
-    "fftshift": OpKernel(lambda call: _shifted(call, call.x, back=False), _shift_gradients),
+    "fftshift": OpKernel(lambda call: _shift(call, call.x, back=False), _shift_gradients),
 }
