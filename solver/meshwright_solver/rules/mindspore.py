@@ -207,7 +207,7 @@ class MindSporeOperator:
         value = attrs.get(attribute)
         if value not in kinds:
             raise RuleError(
-                f"{self.name}: {attribute} is {value!r}; known are "
+                f"{self.name}: {attribute} is {value!r}. Use "
                 f"{', '.join(repr(known_value) for known_value in kinds)}"
             )
         return kinds[value]
@@ -232,6 +232,6 @@ def operator(name: str) -> MindSporeOperator:
     """The operator of this name; RuleError, with similar names, for an unknown one."""
     if name not in OPERATORS:
         near = get_close_matches(name, OPERATORS, n=3)
-        more = f"; like it are {', '.join(near)}" if near else ""
+        more = f". Similar names are {', '.join(near)}" if near else ""
         raise RuleError(f"{name!r} is no operator of MindSpore with a parallel rule{more}")
     return OPERATORS[name]

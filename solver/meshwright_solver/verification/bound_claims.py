@@ -47,7 +47,7 @@ def _check(field: str, claimed_ns: float, proved_ns: float | None) -> None:
         )
     if claimed_ns > proved_ns * (1 + ROUNDING):
         raise PlanError(
-            f"the plan says search.{field} {claimed_ns}, and {proved_ns} is what can be proved. "
+            f"the plan says search.{field} {claimed_ns}, but only {proved_ns} can be proved. "
             "Plan the request again"
         )
 

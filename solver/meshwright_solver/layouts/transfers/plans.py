@@ -105,8 +105,8 @@ def _mixed_cluster(
     if first or len({topology.id for topology in topologies}) > 1:
         mixed = next(topology for topology in topologies if topology.beside)
         raise PlanError(
-            f"{mixed.name or 'a topology'} has several kinds of devices; what moves from there or "
-            "to there is planned between plans for that same topology, both from its first device"
+            f"{mixed.name or 'a topology'} has several kinds of devices, and a transfer stays "
+            "within such a topology. Use two plans for this topology, both from its first device"
         )
     return topologies[0]
 
@@ -119,8 +119,8 @@ def _uniform_cluster(
         return _joint(source.topology, target.topology, reach)
     if cluster.device_count < reach:
         raise PlanError(
-            f"the plans lie on the devices 0 to {reach - 1}, the cluster {cluster.name!r} has "
-            f"{cluster.device_count}"
+            f"the plans need the devices 0 to {reach - 1}, the cluster {cluster.name!r} has "
+            f"{cluster.device_count}. Name a larger cluster"
         )
     return cluster
 
@@ -187,24 +187,24 @@ def _check(source: PlanDocuments, target: PlanDocuments, state: MovedStates) -> 
             has = (
                 f"has it in the shape {list(source_shape)}"
                 if source_shape is not None
-                else "has none"
+                else "does not have it"
             )
             raise PlanError(
                 f"the plans are of different models: parameter {name!r} of the shape {list(shape)} "
-                f"is in the target's plan, the source's {has}"
+                f"is in the target's plan, and the source's plan {has}. Use plans of one model"
             )
     extra = [name for name in source_shapes if name not in target_shapes]
     if extra and target.setup.phase == "training":
         raise PlanError(
-            f"the plans are of different models: parameter {extra[0]!r} is in the source's plan "
-            "only"
+            f"the plans are of different models: parameter {extra[0]!r} is only in the source's "
+            "plan. Use plans of one model"
         )
     dtypes = [{t.name: t.dtype for t in plan.graph.tensors} for plan in (source, target)]
     for name in target_shapes:
         if dtypes[0].get(name) != dtypes[1].get(name):
             raise PlanError(
                 f"parameter {name!r} is {dtypes[0].get(name)} in the source's graph and "
-                f"{dtypes[1].get(name)} in the target's; plan both with one dtype"
+                f"{dtypes[1].get(name)} in the target's. Plan both with one dtype"
             )
     if state != "value":
         _check_optimizers(source, target)
@@ -217,8 +217,8 @@ def _check_optimizers(source: PlanDocuments, target: PlanDocuments) -> None:
     )
     if wants and not has:
         raise PlanError(
-            "the source's plan holds no optimizer state, which the target's needs; "
-            "with --state value only the parameters move"
+            "the source's plan holds no optimizer state, and the target's plan needs it. "
+            "Use --state value to move only the parameters"
         )
     if not wants or not has:
         return
@@ -226,9 +226,9 @@ def _check_optimizers(source: PlanDocuments, target: PlanDocuments) -> None:
         one, other = getattr(source.setup, field), getattr(target.setup, field)
         if one != other:
             raise PlanError(
-                f"the optimizer state of the source's plan cannot be taken over: {field} is {one} "
-                f"there and {other} in the target's setup; with --state value only the parameters "
-                "move"
+                f"the optimizer state of the source's plan does not fit the target's: {field} is "
+                f"{one} in the source's setup and {other} in the target's. Use --state value to "
+                "move only the parameters"
             )
 
 
@@ -245,11 +245,11 @@ def _joint(source: Topology, target: Topology, reach: int) -> Topology:
     elif not _within(small, large):
         why = "their nodes differ"
     elif reach > large.device_count and len(large.levels) == 1:
-        why = "of what joins them nothing is known"
+        why = "the links between them are not known"
     if why:
         raise PlanError(
-            f"the plans do not say which cluster both lie in: {why}; name it with --cluster, and "
-            "with --first the device at which the second plan begins"
+            f"the plans do not determine the cluster of both: {why}. Name it with --cluster, and "
+            "the first device of the second plan with --first"
         )
     if reach <= large.device_count:
         return large

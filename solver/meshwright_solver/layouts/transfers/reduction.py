@@ -28,8 +28,8 @@ def reductions(
         return ((),)
     if len(set(layout.partial.values())) > 1:
         raise LayoutError(
-            f"{layout} is partial by sum and by maximum: which comes first is not said, so that it "
-            "cannot be sent; reduce it over one of them before"
+            f"{layout} is partial by sum and by maximum, and their order is not known. Reduce it "
+            "over one of them before the transfer"
         )
     axes = tuple(name for name in site.mesh.names if name in layout.partial)
     elements = int(np.prod(layout.local_shape(site.mesh), dtype=np.int64))

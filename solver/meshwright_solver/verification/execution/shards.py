@@ -120,7 +120,7 @@ def reduction_of(layout: Layout) -> Reduction:
     """The reduction of a partial layout; LayoutError for both at once, whose order matters."""
     reductions = set(layout.partial.values())
     if len(reductions) > 1:
-        raise LayoutError(f"{layout} is partial by sum and by maximum: which comes first?")
+        raise LayoutError(f"{layout} is partial by sum and by maximum, and their order matters")
     return reductions.pop() if reductions else "sum"
 
 
