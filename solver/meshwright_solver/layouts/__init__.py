@@ -1,1 +1,1 @@
-"""Layouts of one tensor on a mesh, and what moving it costs, within a mesh and between two."""
+"""Layouts of one tensor on a mesh, and redistributions within a mesh and between two meshes."""

@@ -1,11 +1,11 @@
-"""Which axes may lie where: rows of one code per mesh axis whose axes divide what they cut.
+"""Placements: rows of one code per mesh axis whose axes divide the lengths that they cut.
 
-A code says on which of some lengths an axis lies: one, several or none. A row is valid where every
-length divides by the product of the axes on it. Rows come in lexicographic order of their codes.
+A code names the lengths that an axis cuts: one, several or none. A row is valid where every length
+is divisible by the product of the axes on it. Rows are in lexicographic order of their codes.
 
-Enumerated axis by axis: what does not divide by some of its axes does not divide by more, so that
-no row is made of a start that is not valid. Lengths count only by what they share with the mesh,
-so that one enumeration serves all values and ops that can be cut alike.
+The enumeration goes axis by axis and extends valid rows only: a length that is not divisible by
+some of its axes is not divisible by more. Only the common divisors of lengths and mesh matter, so
+one enumeration serves all values and ops with equal cuts.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ def placements(
     lengths: Sequence[int],
     axis_sizes: tuple[int, ...],
 ) -> Rows:
-    """All valid rows, (rows, axes); shared by equal calls: not to be written to.
+    """All valid rows, (rows, axes); equal calls share the array, so it must not be written to.
 
-    codes: that an axis may have, ascending; one of size 1 has `idle`. lies_on: by code, the lengths
-    that an axis with it cuts.
+    codes: the codes that an axis may have, ascending; an axis of size 1 has `idle`. lies_on: by
+    code, the lengths that an axis with it cuts.
     """
     everyone = prod(axis_sizes)
     shared = tuple([gcd(length, everyone) for length in lengths])
@@ -49,12 +49,14 @@ def _placements(
     ways: Rows = np.ones((1, len(lengths)), dtype=np.int64)
     whole = np.array(lengths, dtype=np.int64)
     for size in axis_sizes:
-        own = codes if size > 1 else (idle,)
-        cuts = np.ones((len(own), len(lengths)), dtype=np.int64)
-        for row, code in zip(cuts, own, strict=True):
+        allowed = codes if size > 1 else (idle,)
+        cuts = np.ones((len(allowed), len(lengths)), dtype=np.int64)
+        for row, code in zip(cuts, allowed, strict=True):
             row[list(lies_on[code])] = size
-        made = ways[:, None, :] * cuts
-        before, after = np.nonzero((whole % made == 0).all(axis=2))
-        rows = np.concatenate([rows[before], np.array(own, dtype=np.int64)[after, None]], axis=1)
-        ways = made[before, after]
+        products = ways[:, None, :] * cuts
+        before, after = np.nonzero((whole % products == 0).all(axis=2))
+        rows = np.concatenate(
+            [rows[before], np.array(allowed, dtype=np.int64)[after, None]], axis=1
+        )
+        ways = products[before, after]
     return rows

@@ -1,10 +1,10 @@
 """The nodes and edges of a graph of layouts, enumerated by compiled loops.
 
-`ordered` lists the layouts of some states; `edges` the edges between them and the rests, which are
-numbered behind the layouts. See `meshwright_solver.layouts.layout_graph` for what they mean. A
+`list_layouts` lists the layouts of some states. `edges` lists the edges between them and the rests,
+which are numbered behind the layouts. `meshwright_solver.layouts.layout_graph` explains both. A
 layout is also a key: of every axis a digit (its place, its rank), the first axis the most
-significant. Edges are counted in one sweep and written in a second, each at its target's next free
-place: within a target they lie in the order of the sweep, group by group.
+significant. One sweep counts the edges and a second one writes them, each at its target's next free
+place. Within a target they lie in the order of the sweep, group by group.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from meshwright_solver.layouts.states import PARTIAL, REPLICATED
 Ints = NDArray[np.int32]
 Edges = tuple[Ints, Ints, Ints]
 
-# one price for each kind of move and group of axes; these are a kind's places among a group's
-PLACED = 0  # behind it come the groups', KINDS each
+# one price for each kind of move and group of axes; these are the offsets of the kinds in a group
+PLACED = 0  # the prices of the groups stand behind it, KINDS each
 KINDS = 9
 _GATHER, _UNEVEN, _EXCHANGE, _REDUCE, _SCATTER = range(1, 6)
 _SLICE, _MASK, _PERMUTE, _ARRIVE = range(6, KINDS + 1)
@@ -32,13 +32,13 @@ _NOWHERE = 2  # the place of an axis in a rest, beyond the slots
 _compile = njit(cache=True, nogil=True)
 
 
-def _ordered(states: IntArray, slots: int, orders: IntArray) -> tuple[IntArray, IntArray]:
+def _list_layouts(states: IntArray, slots: int, orders: IntArray) -> tuple[IntArray, IntArray]:
     count, axes = states.shape
     base = axes + 1
     keys = np.empty(len(orders), dtype=np.int64)
     of_state = np.empty(count * len(orders), dtype=np.int64)
     ranks = np.empty((count * len(orders), axes), dtype=np.int64)
-    made = 0
+    count_of_layouts = 0
     for s in range(count):
         for k in range(len(orders)):
             key = 0
@@ -50,16 +50,18 @@ def _ordered(states: IntArray, slots: int, orders: IntArray) -> tuple[IntArray, 
                 key = key * base + rank
             keys[k] = key
         for key in np.unique(keys):
-            of_state[made] = s
+            of_state[count_of_layouts] = s
             for a in range(axes - 1, -1, -1):
-                ranks[made, a] = key % base
+                ranks[count_of_layouts, a] = key % base
                 key //= base
-            made += 1
-    return of_state[:made], ranks[:made]
+            count_of_layouts += 1
+    return of_state[:count_of_layouts], ranks[:count_of_layouts]
 
 
-ordered = cast(Callable[[IntArray, int, IntArray], tuple[IntArray, IntArray]], _compile(_ordered))
-ordered.__doc__ = """State and ranks of every layout: states in every order of the axes on a slot.
+list_layouts = cast(
+    Callable[[IntArray, int, IntArray], tuple[IntArray, IntArray]], _compile(_list_layouts)
+)
+list_layouts.__doc__ = """State and ranks of every layout: the states in every order of their axes.
 
 orders: (permutations, axes), the positions of the axes in each."""
 
@@ -105,10 +107,11 @@ def _sweep(
     cursor: IntArray,
     edges: Edges,
 ) -> int:
-    """The number of nodes. groups: as sets of bits, 1 << axis; kind: -1 where nothing permutes.
+    """Count or write all edges; returns the number of nodes.
 
-    by_kind: layouts in the order of their kinds. keys: layouts as numbers, in which an axis has
-    these weights; order: of layouts, by key.
+    groups: as sets of bits, 1 << axis. kind: the permute class of a layout, -1 where nothing
+    permutes. by_kind: layouts in the order of their kinds. keys: layouts as numbers, in which an
+    axis has these weights. order: layouts by key.
     """
     count, axes = places.shape
     digit = max(axes, 1)
@@ -132,10 +135,10 @@ def _sweep(
         for r in range(count):
             on_slots = True
             cuts = 0
-            own = 0
+            digits = 0
             for a in range(axes):
                 if bits >> a & 1:
-                    own += (places[r, a] * digit + ranks[r, a]) * weights[a]
+                    digits += (places[r, a] * digit + ranks[r, a]) * weights[a]
                     if places[r, a] < slots:
                         cuts |= 1 << places[r, a]
                     else:
@@ -143,7 +146,7 @@ def _sweep(
             if on_slots and _is_free(places, ranks, slots, bits, r):
                 fastest[rows] = r
                 used[rows] = cuts
-                rest[rows] = keys[r] - own + nowhere
+                rest[rows] = keys[r] - digits + nowhere
                 rows += 1
         known = np.unique(rest[:rows])
         anywhere = nodes
@@ -172,26 +175,26 @@ def _sweep(
                     _put(writes, cursor, edges, r, node, first_price + _EXCHANGE, r)
                 elif used[i] & cuts == 0 and node >= 0:
                     _put(writes, cursor, edges, node, r, first_price + _ARRIVE, r)
-        for kept in (PARTIAL, REPLICATED):
+        for offset in (PARTIAL, REPLICATED):
             for r in range(count):
-                own = 0
-                is_kept = low = True
+                digits = 0
+                has_offset = low = True
                 for a in range(axes):
                     if bits >> a & 1:
-                        own += (places[r, a] * digit + ranks[r, a]) * weights[a]
-                        is_kept &= places[r, a] == slots + kept
+                        digits += (places[r, a] * digit + ranks[r, a]) * weights[a]
+                        has_offset &= places[r, a] == slots + offset
                         low &= places[r, a] <= slots + REPLICATED
-                key = keys[r] - own
-                if is_kept:
+                key = keys[r] - digits
+                if has_offset:
                     at = np.searchsorted(known, key + nowhere)
                     if at < len(known) and known[at] == key + nowhere:
-                        price = first_price + (_SCATTER if kept == PARTIAL else _SLICE)
+                        price = first_price + (_SCATTER if offset == PARTIAL else _SLICE)
                         _put(writes, cursor, edges, r, anywhere + at, price, r)
-                if kept == PARTIAL and is_kept:
+                if offset == PARTIAL and has_offset:
                     reduced = _find(in_order, order, key + to_whole)
                     if reduced >= 0:
                         _put(writes, cursor, edges, r, reduced, first_price + _REDUCE, r)
-                if kept == REPLICATED and low and _is_free(places, ranks, slots, bits, r):
+                if offset == REPLICATED and low and _is_free(places, ranks, slots, bits, r):
                     masked = _find(in_order, order, key + to_partial)
                     if masked >= 0:
                         _put(writes, cursor, edges, r, masked, first_price + _MASK, r)
@@ -222,9 +225,9 @@ def _permutes(
     cursor: IntArray,
     edges: Edges,
 ) -> None:
-    """All pairs of layouts of one kind; a target's in the order of bits, then of sources.
+    """Edges between all layouts of one kind; a target's in the order of bits, then of sources.
 
-    order: of layouts, by kind.
+    order: layouts by kind.
     """
     count, axes = places.shape
     group_of_bits = np.zeros(1 << axes, dtype=np.int64)
@@ -240,7 +243,7 @@ def _permutes(
             continue
         for t in range(start, stop):
             target = order[t]
-            found = 0
+            differing_bits = 0
             for s in range(start, stop):
                 source = order[s]
                 differs[s] = 0
@@ -250,9 +253,9 @@ def _permutes(
                         or strides[source, a] != strides[target, a]
                     ):
                         differs[s] |= 1 << a
-                found |= 1 << differs[s]
+                differing_bits |= 1 << differs[s]
             for bits in range(1, 1 << axes):
-                if not found >> bits & 1:
+                if not differing_bits >> bits & 1:
                     continue
                 price = group_of_bits[bits] * KINDS + _PERMUTE
                 for s in range(start, stop):
@@ -291,10 +294,11 @@ def edges(
     kind: IntArray,
     strides: IntArray,
 ) -> tuple[IntArray, Edges]:
-    """Where each node's edges start, and the source, price and payload of every edge.
+    """The start of each node's edges, and the source, price and payload of every edge.
 
-    groups: sets of axes as bits, 1 << axis, in the order of their prices. kind: of a layout, equal
-    where a permute can lead; negative where none can. strides: as a permute sees them.
+    groups: sets of axes as bits, 1 << axis, in the order of their prices. kind: the permute class
+    of a layout; negative where nothing permutes. strides: the strides that a permute keeps or
+    changes.
     """
     most = len(places) * (1 + 2 * len(groups))
     counts = np.zeros(most, dtype=np.int64)
@@ -305,11 +309,11 @@ def edges(
     keys = (places * digit + ranks) @ weights
     by_kind, order = np.argsort(kind, kind="stable"), np.argsort(keys)
     at = (weights, keys, order)
-    given = (places, ranks, slots, groups, kind, by_kind, strides, *at)
-    nodes = _compiled_sweep(*given, False, counts, (none, none, none))
+    arguments = (places, ranks, slots, groups, kind, by_kind, strides, *at)
+    nodes = _compiled_sweep(*arguments, False, counts, (none, none, none))
     start = np.zeros(nodes + 1, dtype=np.int64)
     np.cumsum(counts[:nodes], out=start[1:])
-    made = tuple(np.empty(start[-1], dtype=np.int32) for _ in range(3))
-    found = (made[0], made[1], made[2])
-    _compiled_sweep(*given, True, start[:-1].copy(), found)
-    return start, found
+    columns = tuple(np.empty(start[-1], dtype=np.int32) for _ in range(3))
+    written = (columns[0], columns[1], columns[2])
+    _compiled_sweep(*arguments, True, start[:-1].copy(), written)
+    return start, written

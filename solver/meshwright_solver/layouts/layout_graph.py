@@ -1,8 +1,9 @@
 """The layouts of one value in every order of their axes, and the collectives between them.
 
-A node says for every mesh axis where it is: on a slot and how far from the slowest axis there, at
-R (replicated) or at P (partial). The axes of a slot cut it into equal chunks, slowest first, so a
-collective takes the fastest axes of a slot, or adds them behind the others. G: the axes that move.
+A node gives the place of every mesh axis: a slot and the rank there (0 is the slowest axis), R
+(replicated) or P (partial). The axes of a slot cut it into equal chunks, slowest first. A
+collective therefore takes the fastest axes of a slot, or adds axes behind the others. G: the axes
+that move.
 
     collective        G before          G after           payload on one device
     slice             R                 behind on slots   -
@@ -14,23 +15,24 @@ collective takes the fastest axes of a slot, or adds them behind the others. G: 
     all_to_all        slots' fastest    behind on slots   the part
     permute           anywhere          anywhere          the part
 
-A permute sends every part whole to one other device: all slots are cut into as many chunks as
-before, and as many partial values are added up, by other axes or in another order. An all_to_all in
+A permute sends every part whole to one other device. All slots are cut into as many chunks as
+before and as many partial values are added, by other axes or in another order. An all_to_all in
 which a slot loses axes and gets others is *uneven*: pairs of devices exchange more or less than
-1/n; it is priced as if each part left its device whole.
+1/n. It is priced as if each part left its device whole.
 
-Parts are whole chunks of a slot on every way: an axis that lies between others of its slot never
-leaves alone, so nothing passes through strided parts.
+Parts are whole chunks of a slot on every path. An axis between others of its slot never moves
+alone, so no path passes through strided parts.
 
-Where the order at rest is free (parameters), each way may start and end in the order that suits it:
-a state has a node of its own before all orders of its layout, and one behind them. On the way what
-was put down last leaves first, as everywhere. Nothing permutes there: the order is chosen once.
+Where the order at rest is free (parameters), each path starts and ends in its cheapest order. A
+state then has a source node before all orders of its layout, and a target node behind them. Within
+a path the last axis added to a slot leaves first, as everywhere. No permutes exist here: the order
+is chosen once.
 
-What all_to_all, reduce_scatter and slice have in common, putting G behind the axes of some layout,
-is an edge from a *rest* (that layout, with G nowhere) to all layouts it can give. So there are as
-many edges as layouts and groups, not as pairs of layouts. Even all_to_alls have rests of their own,
-which they leave by edges that *arrive*: where experts are asked for unevenly
-(`meshwright_costmodel.expert_imbalance`) the fullest device gets more than it sends.
+All_to_all, reduce_scatter and slice share their second half: G goes behind the axes of some layout.
+That half is an edge from a *rest* (the layout with G nowhere) to all layouts it can give. So the
+number of edges grows with layouts and groups, not with pairs of layouts. Even all_to_alls have
+rests of their own, which they leave by edges that *arrive*: with an uneven load of experts
+(`meshwright_costmodel.expert_imbalance`) the fullest device receives more than it sends.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright_solver.common.arrays import IntArray
-from meshwright_solver.layouts.layout_edges import Edges, edges, ordered
+from meshwright_solver.layouts.layout_edges import Edges, edges, list_layouts
 from meshwright_solver.layouts.states import PARTIAL, StateSpace
 
 MoveKind = Literal[
@@ -62,7 +64,7 @@ MoveKind = Literal[
 ]
 Group = tuple[int, ...]
 
-# of each group, in the order of `meshwright_solver.layouts.layout_edges`
+# the kinds of each group, in the order of `meshwright_solver.layouts.layout_edges`
 _KINDS: tuple[MoveKind, ...] = (
     "all_gather",
     "uneven all_to_all",
@@ -80,10 +82,10 @@ _KINDS: tuple[MoveKind, ...] = (
 class LayoutGraph:
     """Layouts, then rests, then ends, as nodes; edges by their target (compressed sparse rows).
 
-    places, ranks: (layouts, axes); of an axis on a slot, how many of the slot's axes are slower.
+    places, ranks: (layouts, axes); the rank of an axis is the number of slower axes on its slot.
     state: the position of each layout's state in the space. leaves, arrives: the nodes in which the
-    ways of each state start and end: the layout with all axes in the order of the mesh, or an end
-    that stands for all its orders. start, source: edge e ends in v for start[v] <= e <
+    paths of each state start and end. This is the layout with all axes in the order of the mesh, or
+    an end that stands for all its orders. start, source: edge e ends in v for start[v] <= e <
     start[v + 1]. price: the row of `prices` of an edge. payload: the layout whose part is sent.
     arriving: the edges on which even all_to_alls arrive.
     """
@@ -111,9 +113,9 @@ class LayoutGraph:
 
 
 def layout_graph(space: StateSpace, *, order_is_free: bool) -> LayoutGraph:
-    """The graph of a space without gradients; order_is_free: ways start and end in any order.
+    """The graph of a space without gradients; order_is_free: paths start and end in any order.
 
-    Values that differ in bytes alone, as in the levels of a U-Net, share one.
+    Values that differ in bytes alone, as in the levels of a U-Net, share one graph.
     """
     assert not space.has_gradient
     states = space.states
@@ -130,18 +132,20 @@ def cached_layout_graph(
     states = np.frombuffer(content, dtype=np.int64).reshape(count, axes).copy()
     orders = list(permutations(range(axes)))
     positions = np.array(orders, dtype=np.int64).reshape(len(orders), axes)
-    state, ranks = ordered(states, slots, positions)
+    state, ranks = list_layouts(states, slots, positions)
     places = states[state]
-    kind = np.full(len(places), -1) if order_is_free else _ways(places, slots, axis_sizes)
+    kind = (
+        np.full(len(places), -1) if order_is_free else _permute_classes(places, slots, axis_sizes)
+    )
     groups = list(_groups(axes))
     bits = np.array([sum(1 << a for a in group) for group in groups], dtype=np.int64)
     strides = _strides(places, ranks, slots, axis_sizes)
-    start, found = edges(places, ranks, slots, bits, kind, strides)
+    start, edge_columns = edges(places, ranks, slots, bits, kind, strides)
     if order_is_free:
-        start, found, leaves, arrives = _with_ends(start, found, state, count)
+        start, edge_columns, leaves, arrives = _with_ends(start, edge_columns, state, count)
     else:
         leaves = arrives = np.flatnonzero((ranks == _mesh_order(places, slots)).all(axis=1))
-    source, price, payload = found
+    source, price, payload = edge_columns
     return LayoutGraph(
         slots=slots,
         places=places,
@@ -161,7 +165,7 @@ def cached_layout_graph(
 def _with_ends(
     start: IntArray, edges: Edges, state: IntArray, count: int
 ) -> tuple[IntArray, Edges, IntArray, IntArray]:
-    """Edges from a node for each state to all its layouts, and from these to another one."""
+    """The edges with those from a source node to all layouts of a state, and to a target node."""
     layouts, nodes = np.arange(len(state)), len(start) - 1
     leaves, arrives = nodes + np.arange(count), nodes + count + np.arange(count)
     target = np.concatenate([np.repeat(np.arange(nodes), np.diff(start)), layouts, arrives[state]])
@@ -169,8 +173,8 @@ def _with_ends(
     placed = np.zeros_like(layouts)
     added = ((leaves[state], layouts), (placed, placed), (layouts, layouts))
     source, price, payload = (
-        np.concatenate([own, *more]).astype(np.int32)[order]
-        for own, more in zip(edges, added, strict=True)
+        np.concatenate([column, *more]).astype(np.int32)[order]
+        for column, more in zip(edges, added, strict=True)
     )
     counts = np.bincount(target, minlength=nodes + 2 * count)
     return np.concatenate([[0], np.cumsum(counts)]), (source, price, payload), leaves, arrives
@@ -179,37 +183,42 @@ def _with_ends(
 def _groups(axes: int) -> Iterator[Group]:
     for bits in product((False, True), repeat=axes):
         if any(bits):
-            yield tuple(a for a, own in enumerate(bits) if own)
+            yield tuple(a for a, is_in_group in enumerate(bits) if is_in_group)
 
 
-def _ways(places: IntArray, slots: int, axis_sizes: tuple[int, ...]) -> IntArray:
-    """A number for every layout: equal where all slots are cut, and values partial, as often."""
-    found = np.zeros(len(places), dtype=np.int64)
+def _permute_classes(places: IntArray, slots: int, axis_sizes: tuple[int, ...]) -> IntArray:
+    """A number for every layout; equal where a permute can lead from one to the other.
+
+    Such layouts cut all slots into equally many chunks and have equally many partial values.
+    """
+    classes = np.zeros(len(places), dtype=np.int64)
     for place in (*range(slots), slots + PARTIAL):
         ways = np.where(places == place, np.array(axis_sizes, dtype=np.int64), 1).prod(axis=1)
-        _, own = np.unique(ways, return_inverse=True)
-        _, found = np.unique(found * (own.max(initial=0) + 1) + own, return_inverse=True)
-    return found
+        _, class_of_place = np.unique(ways, return_inverse=True)
+        _, classes = np.unique(
+            classes * (class_of_place.max(initial=0) + 1) + class_of_place, return_inverse=True
+        )
+    return classes
 
 
 def _strides(
     places: IntArray, ranks: IntArray, slots: int, axis_sizes: tuple[int, ...]
 ) -> IntArray:
-    """How many chunks of its slot (or partial values) lie between two steps along an axis."""
-    found = np.ones_like(places)
+    """The number of chunks of a slot (or partial values) between two steps along an axis."""
+    strides = np.ones_like(places)
     for a in range(len(axis_sizes)):
         for b, size in enumerate(axis_sizes):
             same = (places[:, a] == places[:, b]) & (a != b)
             faster = same & (places[:, a] < slots) & (ranks[:, b] > ranks[:, a])
             partial = same & (places[:, a] == slots + PARTIAL) & (b > a)
-            found[:, a] *= np.where(faster | partial, size, 1)
-    return found
+            strides[:, a] *= np.where(faster | partial, size, 1)
+    return strides
 
 
 def _mesh_order(places: IntArray, slots: int) -> IntArray:
     """The ranks of axes that lie on their slots in the order of the mesh."""
-    found = np.zeros_like(places)
+    ranks = np.zeros_like(places)
     for a in range(places.shape[1]):
         for b in range(a):
-            found[:, a] += (places[:, a] == places[:, b]) & (places[:, a] < slots)
-    return found
+            ranks[:, a] += (places[:, a] == places[:, b]) & (places[:, a] < slots)
+    return ranks

@@ -1,9 +1,9 @@
 """Redistribution: the cheapest sequence of collectives between any two states of a value.
 
-Forward, the value goes from its layout in one state to that in the other; backward, the gradient
-goes the other way, by a path of its own. With D the cheapest way between two layouts of one array
-(`meshwright_solver.layouts.layout_graph` has its moves), and value(s), gradient(s) the layouts that
-a state s means:
+Forward, the value goes from its layout in one state to that in the other. Backward, the gradient
+goes the other way, by a path of its own. D is the cost of the cheapest path between two layouts of
+one array (`meshwright_solver.layouts.layout_graph` has its steps). value(s) and gradient(s) are the
+layouts of a state s:
 
     forward_ns(s, t) = D(value(s), value(t))
     total_ns(s, t)   = D(value(s), value(t)) + D(gradient(t), gradient(s))
@@ -12,22 +12,22 @@ a state s means:
     value    S    R    P    R
     gradient S    R    R    P
 
-So axes that do different things backward share a collective forward (S to R on one and S to V on
-the other: one all-gather, one slice, one reduce-scatter), and no table has more than the layouts of
-one array. D is from all layouts with the axes in the order of the mesh to all others; layouts with
-axes in other orders are only passed through.
+Axes that differ only backward share a collective forward: S to R on one axis and S to V on the
+other are one all-gather. No table has more entries than the layouts of one array. D goes from all
+layouts with the axes in the order of the mesh to all others; layouts with axes in other orders are
+only intermediate.
 
-A slot with a span is sent and gathered filled up to it. Where a collective is priced before it is
-known which slots it will cut (reduce_scatter, all_to_all), what it fills up there is left out: at
-most MOST_STRETCH (`meshwright_solver.problem.uneven`).
+A slot with a span is sent and gathered filled up to the span. A collective that is priced before
+its slots are known (reduce_scatter, all_to_all) leaves the padding there out: at most MOST_STRETCH
+(`meshwright_solver.problem.uneven`).
 
-Where experts are asked for unevenly (`meshwright_costmodel.expert_imbalance`) parts are those of
-the fullest device, and an all_to_all takes as long as the device that sends or gets most: an even
-one goes by the larger of its parts before and after, another as if all its axes came to lie on
-experts.
+With an uneven load of experts (`meshwright_costmodel.expert_imbalance`) parts are those of the
+fullest device. An all_to_all takes as long as the device that sends or receives most. An even one
+uses the larger of its parts before and after, an uneven one is priced as if all its axes came to
+lie on experts.
 
-Slots that can be cut in the same ways are interchangeable: D(s, t) = D(p(s), p(t)) for every
-permutation p of such slots. Only one source of each such family is searched from
+Slots with equal cuts are interchangeable: D(s, t) = D(p(s), p(t)) for every permutation p of such
+slots. The search starts from only one source of each such family
 (`meshwright_solver.layouts.slot_symmetry`).
 """
 
@@ -63,7 +63,7 @@ Codes = tuple[int, ...]
 class Placed:
     """A layout: per axis its slot, n (replicated) or n + 1 (partial), and its rank on its slot.
 
-    Rank 0 is the slowest of a slot's axes; all 0 where the order is free.
+    Rank 0 is the slowest of a slot's axes; all ranks are 0 where the order is free.
     """
 
     codes: Codes
@@ -74,7 +74,7 @@ class Placed:
 class LayoutStep:
     """One collective or local step over the groups of `axes`.
 
-    payload_bytes: what the collective's price counts, on one device; 0 for local steps.
+    payload_bytes: the payload on one device that the price counts; 0 for local steps.
     """
 
     kind: CollectiveKind
@@ -90,10 +90,10 @@ Path = tuple[LayoutStep, ...]
 
 @dataclass(frozen=True)
 class Redistributions:
-    """All pairs of states of one value; states are given by their positions in the space.
+    """All pairs of states of one value, states given by their positions in the space.
 
-    axis_levels: the topology level of every mesh axis. order_is_free: every way starts and ends in
-    the order of axes that suits it (parameters, whose layouts only ever grow finer).
+    axis_levels: the topology level of every mesh axis. order_is_free: every path starts and ends in
+    its cheapest order of axes (parameters, whose layouts only ever become finer).
     """
 
     space: StateSpace
@@ -102,25 +102,25 @@ class Redistributions:
     order_is_free: bool = False
 
     def forward_ns(self, source: IntArray, target: IntArray) -> FloatArray:
-        """Time of the value's way from source to target, elementwise and broadcast."""
-        return self._between(self._value[source], self._value[target])
+        """Time of the value's path from source to target, elementwise and broadcast."""
+        return self._cost_between(self._value[source], self._value[target])
 
     def backward_ns(self, source: IntArray, target: IntArray) -> FloatArray:
-        """Time of the gradient's way from target to source, elementwise and broadcast."""
+        """Time of the gradient's path from target to source, elementwise and broadcast."""
         if not self.space.has_gradient:
             return np.zeros(np.broadcast_shapes(source.shape, target.shape))
-        return self._between(self._gradient[target], self._gradient[source])
+        return self._cost_between(self._gradient[target], self._gradient[source])
 
     def total_ns(self, source: IntArray, target: IntArray) -> FloatArray:
-        """Time of the value's way and of the gradient's way back, elementwise and broadcast."""
+        """Time of the value's path and of the gradient's path back, elementwise and broadcast."""
         return self.forward_ns(source, target) + self.backward_ns(source, target)
 
     def forward_path(self, source: int, target: int) -> Path:
-        """The cheapest moves of the value from one state to another."""
+        """The cheapest steps of the value from one state to another."""
         return self._path(int(self._value[source]), int(self._value[target]))
 
     def backward_path(self, source: int, target: int) -> Path:
-        """The cheapest moves of the gradient, from `target` back to `source`."""
+        """The cheapest steps of the gradient, from `target` back to `source`."""
         if not self.space.has_gradient:
             return ()
         return self._path(int(self._gradient[target]), int(self._gradient[source]))
@@ -142,25 +142,25 @@ class Redistributions:
 
     @cached_property
     def graph(self) -> LayoutGraph:
-        """All layouts in every order of axes, and the moves between them."""
+        """All layouts in every order of axes, and the steps between them."""
         return layout_graph(self.layouts, order_is_free=self.order_is_free)
 
     @cached_property
     def edge_ns(self) -> FloatArray:
-        """What each edge of the graph costs."""
+        """The cost of each edge of the graph."""
         graph = self.graph
         lines = _prices(graph.prices, self.axis_levels, self.space.axis_sizes, self.interconnect)
         payload = self._payload_bytes
-        found: FloatArray | None = None
+        least_ns: FloatArray | None = None
         for latency_ns, ns_per_byte in lines:
-            own = latency_ns[graph.price] + ns_per_byte[graph.price] * payload
-            found = own if found is None else np.minimum(found, own)
-        assert found is not None
-        return found
+            cost_ns = latency_ns[graph.price] + ns_per_byte[graph.price] * payload
+            least_ns = cost_ns if least_ns is None else np.minimum(least_ns, cost_ns)
+        assert least_ns is not None
+        return least_ns
 
     @cached_property
     def _payload_bytes(self) -> FloatArray:
-        """What each edge of the graph sends, on one device."""
+        """The payload of each edge of the graph, on one device."""
         graph = self.graph
         payload = self._local_bytes[graph.state[graph.payload]]
         payload[graph.arriving] = 0.0
@@ -170,15 +170,15 @@ class Redistributions:
             return payload
         ends = np.repeat(np.arange(len(graph.start) - 1), np.diff(graph.start))
         known = (graph.source < graph.layouts) & (ends < graph.layouts)
-        own = graph.payload[known]
-        other = np.where(graph.source[known] == own, ends[known], graph.source[known])
+        layout = graph.payload[known]
+        other = np.where(graph.source[known] == layout, ends[known], graph.source[known])
         states = self.layouts.states
-        filled = self.layouts.filled(states[graph.state[own]], states[graph.state[other]])
+        filled = self.layouts.filled(states[graph.state[layout]], states[graph.state[other]])
         payload[known] *= filled
         return payload
 
     def _add_loads(self, payload: FloatArray, load: ExpertLoad) -> None:
-        """What the busiest device of an all_to_all gets beyond what the busiest one sends."""
+        """Set the payloads of all_to_alls by the device that sends or receives most."""
         graph, sizes = self.graph, np.array(self.space.axis_sizes, dtype=np.int64)
         kinds = [kind for kind, _ in graph.prices]
         moving = np.array([[a in group for a in range(len(sizes))] for _, group in graph.prices])
@@ -215,25 +215,29 @@ class Redistributions:
 
     @cached_property
     def distances(self) -> FloatArray:
-        """(sources that stand for their families, layouts)."""
+        """(families, layouts): the cost of the cheapest path from a family's source, in ns."""
         graph = self.graph
         sources = graph.leaves[self._families.sources]
         return shortest_paths.distances(
             graph.start, graph.source, self.edge_ns, sources, graph.arrives
         )
 
-    def _between(self, source: IntArray, target: IntArray) -> FloatArray:
+    def _cost_between(self, source: IntArray, target: IntArray) -> FloatArray:
         families, distances = self._families, self.distances
         if _is_column(source) and _is_column(target.T):
-            own = source[:, 0]
-            return shortest_paths.looked_up(
-                distances, families.family[own], families.renamed, families.renaming[own], target[0]
+            layouts = source[:, 0]
+            return shortest_paths.look_up_distances(
+                distances,
+                families.family[layouts],
+                families.renamed,
+                families.renaming[layouts],
+                target[0],
             )
         if _is_column(source.T) and _is_column(target):
-            return self._between(source.T, target.T).T
+            return self._cost_between(source.T, target.T).T
         renamed = families.renamed[families.renaming[source], target]
-        found: FloatArray = distances[families.family[source], renamed]
-        return found
+        cost_ns: FloatArray = distances[families.family[source], renamed]
+        return cost_ns
 
     # --- paths -----------------------------------------------------------------------------------
 
@@ -248,12 +252,12 @@ class Redistributions:
     def _path(self, source: int, target: int) -> Path:
         if source == target:
             return ()
-        found = self._paths.get((source, target))
-        if found is None:
-            found = self._paths[source, target] = self._found_path(source, target)
-        return found
+        path = self._paths.get((source, target))
+        if path is None:
+            path = self._paths[source, target] = self._compute_path(source, target)
+        return path
 
-    def _found_path(self, source: int, target: int) -> Path:
+    def _compute_path(self, source: int, target: int) -> Path:
         graph = self.graph
         if target not in self._ways_to:
             self._ways_to[target] = shortest_paths.next_edges(
@@ -265,15 +269,15 @@ class Redistributions:
         while at != end:
             edge = int(ways[at])
             after, edges = graph.end(edge), [edge]
-            if at >= graph.layouts or after == end >= graph.layouts:  # of all orders, the one taken
+            if at >= graph.layouts or after == end >= graph.layouts:  # the choice of an order
                 at = after
                 continue
-            if after >= graph.layouts:  # a rest: the next edge says where its axes go
+            if after >= graph.layouts:  # a rest: the next edge gives the places of its axes
                 edges.append(int(ways[after]))
                 after = graph.end(edges[-1])
             moves.append(self._move(at, after, edges))
             at = after
-        return tuple(_joined(moves))
+        return tuple(_join_local_steps(moves))
 
     def _move(self, before: int, after: int, edges: Sequence[int]) -> LayoutStep:
         graph = self.graph
@@ -284,24 +288,26 @@ class Redistributions:
             # all axes stay on their slots, in another order: every part goes whole to one device
             stays = bool((graph.places[before] == graph.places[after]).all())
             kind = "permute" if stays else "all_to_all"
-        paid = [edge for edge, (own, _) in zip(edges, kinds, strict=True) if own != "placed"]
+        paid = [
+            edge for edge, (edge_kind, _) in zip(edges, kinds, strict=True) if edge_kind != "placed"
+        ]
         return LayoutStep(
             kind,
             axes,
-            self._placed(before),
-            self._placed(after),
+            self._layout_at(before),
+            self._layout_at(after),
             0.0 if local else float(self._payload_bytes[paid].sum()),
             float(self.edge_ns[edges].sum()),
         )
 
-    def _placed(self, layout: int) -> Placed:
+    def _layout_at(self, layout: int) -> Placed:
         graph = self.graph
         return Placed(tuple(graph.places[layout].tolist()), tuple(graph.ranks[layout].tolist()))
 
 
 @lru_cache(maxsize=256)
 def _halves(states: StateTable, layouts: StateTable) -> tuple[IntArray, IntArray]:
-    """The layouts of value and of gradient that states mean: the same for all values cut alike."""
+    """The value's and the gradient's layout of every state; equal for values with equal cuts."""
     n, codes = states.slots, states.states
     value = np.where(codes == n + VARIED, n + REPLICATED, codes)
     gradient = np.where(codes == n + PARTIAL, n + REPLICATED, codes)
@@ -316,9 +322,9 @@ def _prices(
     axis_sizes: tuple[int, ...],
     links: Interconnect,
 ) -> list[tuple[FloatArray, FloatArray]]:
-    """Latency and ns per byte of every move of a graph, of each of the lines of its time.
+    """Latency and ns per byte of every kind of step of a graph, for each line of its cost.
 
-    The same for all values on a mesh.
+    The result is the same for all values on a mesh.
     """
     prices = [
         _price(kind, links.extents_of((axis_levels[a], axis_sizes[a]) for a in group), links).lines
@@ -349,7 +355,7 @@ def _price(kind: MoveKind, extents: Extents, links: Interconnect) -> CollectiveC
                 collective_lines("send", extents, links),
                 strict=True,
             )
-            return CollectiveCost.least_of((own[0], sent[1]) for own, sent in pairs)
+            return CollectiveCost.least_of((line[0], sent[1]) for line, sent in pairs)
         case _:
             return collective_cost(kind, extents, links)
 
@@ -358,14 +364,14 @@ def _is_column(array: IntArray) -> bool:
     return array.ndim == 2 and array.shape[1] == 1
 
 
-def _joined(moves: list[LayoutStep]) -> list[LayoutStep]:
-    """Local steps of one kind that follow each other, as one."""
-    found = []
-    for kind, own in groupby(moves, key=lambda move: move.kind):
-        run = list(own)
+def _join_local_steps(moves: list[LayoutStep]) -> list[LayoutStep]:
+    """Join consecutive local steps of one kind."""
+    joined = []
+    for kind, moves_of_kind in groupby(moves, key=lambda move: move.kind):
+        run = list(moves_of_kind)
         if kind not in ("slice", "mask"):
-            found += run
+            joined += run
             continue
         axes = tuple(sorted({axis for move in run for axis in move.axes}))
-        found.append(replace(run[0], axes=axes, after=run[-1].after))
-    return found
+        joined.append(replace(run[0], axes=axes, after=run[-1].after))
+    return joined

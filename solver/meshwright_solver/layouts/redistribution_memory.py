@@ -1,17 +1,17 @@
-"""Temporary memory of a step: its own buffers on one device while it runs.
+"""Transient memory of a step: the buffers that it uses on one device while it runs.
 
 With B and A the elements of a device's part before and after it,
 
-    all_reduce       A       in place, as NCCL and the frameworks do it
-    all_gather,      B + A   no device may write over what others still read
+    all_reduce       A       in place, as in NCCL and the frameworks
+    all_gather,      B + A   no device may overwrite data that others still read
     reduce_scatter,
     all_to_all,
     permute
     slice            B + A   a view would keep all of B alive
-    mask             B + A   other readers still want B
+    mask             B + A   other readers still need B
 
-Steps run one after the other, so what a redistribution takes is the most of any of its steps. What
-it begins with stays until it ends, as others may read it.
+Steps run one after the other, so the transient memory of a redistribution is the largest of its
+steps'. Its input stays until the end, as others may read it.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ from meshwright_solver.layouts.redistribution import Path
 
 
 def peak_elements(kind: CollectiveKind, before: Layout, after: Layout, mesh: Mesh) -> int:
-    """Elements on the device with the largest parts, of input and output together."""
+    """Elements of input and output together, on the device with the largest parts."""
     written = prod(after.local_shape(mesh))
     return written if kind == "all_reduce" else prod(before.local_shape(mesh)) + written
 
 
 def between_bytes(path: Path, bytes_of: Callable[[tuple[int, ...]], int]) -> int:
-    """The most that a way of several steps makes beside what it begins with and what it ends with.
+    """The peak bytes of a path's intermediate results, its input and its output excluded.
 
-    bytes_of: of a layout's codes, on one device.
+    bytes_of: the bytes of a layout's codes on one device.
     """
-    made = [bytes_of(move.after.codes) for move in path]
-    if len(made) < 2:
+    results = [bytes_of(move.after.codes) for move in path]
+    if len(results) < 2:
         return 0
     both = [
         after if move.kind == "all_reduce" else before + after
-        for move, before, after in zip(path[1:], made[:-1], made[1:], strict=True)
+        for move, before, after in zip(path[1:], results[:-1], results[1:], strict=True)
     ]
-    return max(0, max(made[0], *both) - made[-1])
+    return max(0, max(results[0], *both) - results[-1])

@@ -1,8 +1,7 @@
-"""Layouts that differ only by the names of interchangeable slots.
+"""Symmetry of slots: layouts that differ only by the names of interchangeable slots.
 
-Slots that any axes cut in the same ways are interchangeable: the way between two layouts costs what
-it costs between them with such slots renamed. So distances are searched from one source of each
-family only.
+Slots that any axes cut in the same ways are interchangeable. The path between two layouts costs the
+same with such slots renamed, so the search starts from one source of each family only.
 """
 
 from __future__ import annotations
@@ -28,9 +27,10 @@ Classes = tuple[tuple[int, ...], ...]
 class Families:
     """The families of a space's layouts.
 
-    sources: (families,) a layout of each. family, renaming: (layouts,) of every layout, and which
-    renaming of slots makes it its family's source. renamed: (renamings, layouts) what each makes
-    of each layout; -1 where that is no layout, which no layout of the family can reach.
+    sources: (families,) one layout of each. family, renaming: (layouts,) the family of every
+    layout, and the renaming of slots that makes it the family's source. renamed: (renamings,
+    layouts) the image of each layout; -1 where it is no layout, which no layout of the family can
+    reach.
     """
 
     sources: IntArray
@@ -40,8 +40,10 @@ class Families:
 
 
 def families_of(space: StateSpace) -> Families:
-    """The families of a space; spaces whose layouts and interchangeable slots are alike share."""
-    return cached_families(space.states.tobytes(), space.slots, space.axis_sizes, _alike(space))
+    """The families of a space, shared by spaces with equal layouts and interchangeable slots."""
+    return cached_families(
+        space.states.tobytes(), space.slots, space.axis_sizes, _slot_classes(space)
+    )
 
 
 @lru_cache(maxsize=64)
@@ -51,28 +53,28 @@ def cached_families(
     axes = len(axis_sizes)
     count = len(content) // (8 * axes) if axes else 1
     states = np.frombuffer(content, dtype=np.int64).reshape(count, axes).copy()
-    members = np.array([slot for own in classes for slot in own], dtype=np.int64)
-    ends = np.cumsum([len(own) for own in classes], dtype=np.int64)
+    members = np.array([slot for slots in classes for slot in slots], dtype=np.int64)
+    ends = np.cumsum([len(slots) for slots in classes], dtype=np.int64)
     names = np.tile(np.arange(n + 3), (count, 1))
     _compiled_names(states, members, ends, names)
     unique, renaming = np.unique(names, axis=0, return_inverse=True)
     renaming = renaming.reshape(-1)
     weights = (n + 3) ** np.arange(axes - 1, -1, -1, dtype=np.int64)
     keys = states @ weights
-    renamed = np.stack([_found(keys, row[states] @ weights) for row in unique])
+    renamed = np.stack([_positions(keys, row[states] @ weights) for row in unique])
     chosen = renamed[renaming, np.arange(count)]
     sources, family = np.unique(chosen, return_inverse=True)
     return Families(sources.astype(np.int64), family.reshape(-1), renaming, renamed)
 
 
-def _found(keys: IntArray, wanted: IntArray) -> NDArray[np.int32]:
+def _positions(keys: IntArray, wanted: IntArray) -> NDArray[np.int32]:
     at = np.searchsorted(keys, wanted)
     at[at == len(keys)] = 0
     return np.where(keys[at] == wanted, at, -1).astype(np.int32)
 
 
 def _names(states: IntArray, members: IntArray, ends: IntArray, names: IntArray) -> None:
-    """The first axis on a slot of a class takes the class's first slot, and so on.
+    """Rename slots by first use: the first axis on a slot of a class takes the class's first slot.
 
     The slots that no axis uses keep their order.
     """
@@ -106,22 +108,22 @@ _compiled_names = cast(
 )
 
 
-def _alike(space: StateSpace) -> Classes:
-    """Slots in classes: those that any axes cut in the same ways."""
+def _slot_classes(space: StateSpace) -> Classes:
+    """Classes of slots that any axes cut in the same ways."""
     if space.spans or space.counts or space.load:
-        return _alike_slots(space)
-    # without spans only what a size shares with the mesh tells in which ways it can be cut
+        return _slot_classes_by_cuts(space)
+    # without spans the common divisor of a size and the mesh determines its cuts
     everyone = prod(space.axis_sizes)
     shared = tuple([gcd(size, everyone) for size in space.slot_sizes])
-    return _alike_shared(shared, space.axis_sizes)
+    return _slot_classes_of_sizes(shared, space.axis_sizes)
 
 
 @lru_cache(maxsize=256)
-def _alike_shared(shared: tuple[int, ...], axis_sizes: tuple[int, ...]) -> Classes:
-    return _alike_slots(StateSpace(shared, axis_sizes, 1, has_gradient=False))
+def _slot_classes_of_sizes(shared: tuple[int, ...], axis_sizes: tuple[int, ...]) -> Classes:
+    return _slot_classes_by_cuts(StateSpace(shared, axis_sizes, 1, has_gradient=False))
 
 
-def _alike_slots(space: StateSpace) -> Classes:
+def _slot_classes_by_cuts(space: StateSpace) -> Classes:
     n, axes = space.slots, len(space.axis_sizes)
     subsets = np.array(list(product((False, True), repeat=axes)), dtype=np.bool_)
     on = subsets.reshape(1, len(subsets), axes)
@@ -132,4 +134,4 @@ def _alike_slots(space: StateSpace) -> Classes:
     classes: dict[bytes, list[int]] = {}
     for slot in range(n):
         classes.setdefault(local[slot].tobytes(), []).append(slot)
-    return tuple([tuple(own) for own in classes.values()])
+    return tuple([tuple(slots) for slots in classes.values()])

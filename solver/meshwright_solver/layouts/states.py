@@ -7,9 +7,9 @@ A state has one code per mesh axis. For a value with n shardable slots
     n + 1      P: value partial, gradient replicated
     n + 2      V: value replicated, gradient partial (only where there is a gradient)
 
-A state is valid where every slot, or its span (`meshwright_solver.problem.uneven`), divides by the
-axes on it; an axis of size 1 is always R. A slot with a span is cut into equal chunks of it, and
-what lies on one device is what the fullest one holds. Arrays of states have the shape (states,
+A state is valid where every slot, or its span (`meshwright_solver.problem.uneven`), is divisible by
+the axes on it; an axis of size 1 is always R. A slot with a span is cut into equal chunks of the
+span, and the size of a part is that of the fullest device. Arrays of states have the shape (states,
 axes); a code table is indexed by `key`, the state read as a number of base n + 3.
 """
 
@@ -32,14 +32,14 @@ _MOST_PLACES = 1 << 17  # chosen: a megabyte for the look-up table of a value
 
 @dataclass(frozen=True, eq=False)
 class StateTable:
-    """The valid states of values that can be cut alike: (states, axes), in lexicographic order."""
+    """The valid states of values with equal cuts: (states, axes), in lexicographic order."""
 
     slots: int
     states: IntArray
 
     @cached_property
     def weights(self) -> IntArray:
-        """Of the codes of a state, read as a number of base n + 3."""
+        """The weight of each code in the key of a state, a number of base n + 3."""
         axes = self.states.shape[1]
         weights: IntArray = (self.slots + 3) ** np.arange(axes - 1, -1, -1, dtype=np.int64)
         return weights
@@ -50,7 +50,7 @@ class StateTable:
 
     @cached_property
     def _place(self) -> IntArray | None:
-        """The position of the state with each key, -1 where there is none; None: too many keys."""
+        """The position of the state with each key, -1 for no state; None for too many keys."""
         keys = (self.slots + 3) ** self.states.shape[1]
         if keys > _MOST_PLACES:
             return None
@@ -63,8 +63,8 @@ class StateTable:
         wanted = states @ self.weights
         place = self._place
         if place is not None:
-            found: IntArray = place[wanted]
-            return found
+            positions: IntArray = place[wanted]
+            return positions
         at = np.searchsorted(self._keys, wanted)
         at[at == len(self._keys)] = 0
         return np.where(self._keys[at] == wanted, at, -1)
@@ -77,28 +77,32 @@ def state_table(
     has_gradient: bool,
     counts: tuple[int, ...] = (),
 ) -> StateTable:
-    """lengths: of slots or spans; they count by what they share with the mesh."""
+    """The state table of some lengths, those of slots or spans.
+
+    Only the common divisors of the lengths and the mesh matter.
+    """
     n = len(lengths)
     lies_on = (*((slot,) for slot in range(n)), *((),) * 3)
     codes = range(n + 3 if has_gradient else n + 2)
-    found = placements(codes, n + REPLICATED, lies_on, lengths, axis_sizes)
+    states = placements(codes, n + REPLICATED, lies_on, lengths, axis_sizes)
     sizes = np.array(axis_sizes, dtype=np.int64)
     for slot, count in enumerate(counts):
         if count:
-            ways = np.where(found == slot, sizes, 1).prod(axis=1)
-            found = found[(ways == 1) | (ways == count)]
-    return StateTable(n, found)
+            ways = np.where(states == slot, sizes, 1).prod(axis=1)
+            states = states[(ways == 1) | (ways == count)]
+    return StateTable(n, states)
 
 
 @dataclass(frozen=True)
 class StateSpace:
     """All states of a value on a mesh.
 
-    slot_sizes: of the shardable slots. axis_sizes: of the mesh, slowest first. bytes: of the whole
-    value. has_gradient: whether V exists and moves have a backward half. spans: of the slots, equal
-    to their sizes where they have none; () where no slot has one. counts: of the chunks of slots
-    that the user cut, which count as if all were as long as the longest; 0 for others, () for none.
-    load: of the busiest device, where slots are experts.
+    slot_sizes: sizes of the shardable slots. axis_sizes: sizes of the mesh axes, slowest first.
+    bytes: size of the whole value. has_gradient: whether V exists and redistributions have a
+    backward half. spans: spans of the slots, equal to their sizes where they have none; () where no
+    slot has one. counts: numbers of chunks of slots that the user cut, which count as if all were
+    as long as the longest; 0 for others, () for none. load: load of the busiest device, where slots
+    are experts.
     """
 
     slot_sizes: tuple[int, ...]
@@ -119,7 +123,7 @@ class StateSpace:
 
     @cached_property
     def table(self) -> StateTable:
-        """The states as a table, one for all values that can be cut alike."""
+        """The states as a table, shared by all values with equal cuts."""
         lengths = self.spans or self.slot_sizes
         everyone = prod(self.axis_sizes)
         shared = tuple([gcd(length, everyone) for length in lengths])
@@ -160,9 +164,9 @@ class StateSpace:
         return self.bytes * over / (ways * under)
 
     def filled(self, states: IntArray, others: IntArray) -> FloatArray:
-        """By how much the first states' bytes grow in a collective between the two.
+        """The growth factor of the first states' bytes in a collective between the two states.
 
-        Slots that only the second state cuts travel filled up to their span.
+        Slots that only the second state cuts are sent filled up to their span.
         """
         if not self.spans:
             return np.ones(len(states))
@@ -175,7 +179,7 @@ class StateSpace:
         return on
 
     def _stretch(self, on: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray]:
-        """The products of spans and of sizes; a ratio of the two would round."""
+        """The products of spans and of sizes, as two numbers because their ratio would round."""
         over: FloatArray = np.where(on, np.array(self.spans, dtype=np.float64), 1.0).prod(axis=1)
         under: FloatArray = np.where(on, np.array(self.slot_sizes, dtype=np.float64), 1.0).prod(
             axis=1

@@ -1,4 +1,4 @@
-"""The table of rules: what is known of every operator kind."""
+"""Rule table: the sharding rule and op class of every operator kind."""
 
 from __future__ import annotations
 
@@ -47,47 +47,47 @@ KINDS: Mapping[str, Builder] = {
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A rule and the sizes of its factors for one op's shapes."""
+    """A rule and the sizes of its factors, for one op's shapes."""
 
     known: Known
     sizes: Mapping[Factor, int]
 
 
 class RuleTable:
-    """Rules of ops, each made once for all ops of equal kind, shapes and attributes."""
+    """Rules of ops; ops of equal kind, shapes and attributes share one rule."""
 
     def __init__(self, shapes: Mapping[str, tuple[int, ...]]) -> None:
         self.shapes = shapes
         self._bound: dict[object, Bound | None] = {}
 
     def rule_of(self, op: Op) -> Bound | None:
-        """What is known of `op`: its own rule, else its kind's; None for an unknown kind.
+        """The rule of `op`: its own rule, else its kind's; None for an unknown kind.
 
-        Raises RuleError, naming the op, where the rule does not fit its shapes.
+        Raises RuleError, which names the op, where the rule does not fit the shapes.
         """
         inputs = tuple([self.shapes[name] for name in op.inputs])
         outputs = tuple([self.shapes[name] for name in op.outputs])
-        own = op.rule.model_dump_json() if op.rule is not None else None
-        key = (op.kind, inputs, outputs, repr(op.attrs) if op.attrs else "", own)
-        found = self._bound.get(key)
-        if found is None and key not in self._bound:
-            found = self._bound[key] = _bind(op, inputs, outputs)
-        return found
+        stated_rule = op.rule.model_dump_json() if op.rule is not None else None
+        key = (op.kind, inputs, outputs, repr(op.attrs) if op.attrs else "", stated_rule)
+        bound = self._bound.get(key)
+        if bound is None and key not in self._bound:
+            bound = self._bound[key] = _bind(op, inputs, outputs)
+        return bound
 
 
 def _bind(op: Op, inputs: Sequence[Shape], outputs: Sequence[Shape]) -> Bound | None:
     try:
         if not inputs and len(outputs) > 1:
-            return None  # terms are counted from the first input; all it makes is free anyway
+            return None  # terms are counted from the first input; all outputs are free anyway
         if op.rule is not None:
             summed = bool(op.rule.parsed.summed) and len(inputs) > 1
-            found = Known(op.rule, "matmul" if summed else "memory")
+            knowledge = Known(op.rule, "matmul" if summed else "memory")
         else:
             builder = KINDS.get(op.kind)
             if builder is None:
                 return None
-            found = builder(RuleInputs(inputs, outputs, op.attrs))
-        return Bound(found, found.rule.bind(inputs, outputs))
+            knowledge = builder(RuleInputs(inputs, outputs, op.attrs))
+        return Bound(knowledge, knowledge.rule.bind(inputs, outputs))
     except RuleError as wrong:
         raise RuleError(
             f"op {op.name!r} ({op.kind}): {wrong.detail}", pointer=wrong.pointer

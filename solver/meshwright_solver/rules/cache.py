@@ -1,4 +1,4 @@
-"""Rules of key and value caches, of attention that reads them, and of its relatives."""
+"""Rules of key and value caches, of attention that reads them, and of recurrences."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from meshwright_solver.rules.op_knowledge import Builder, Known, RuleInputs, kno
 
 
 def rotary_pair(ports: RuleInputs) -> Known:
-    """Query and key turned by one table: what heads they do not share is whole."""
+    """Query and key rotated by one table; the heads that they do not share are whole."""
     heads = "(g r!)" if ports.inputs[0][1] != ports.inputs[1][1] else "g"
     batch = "b" if ports.inputs[2][0] != 1 else "1"
     table = f"{batch} s d!" if len(ports.inputs[2]) == 3 else "s d!"
@@ -19,7 +19,7 @@ def rotary_pair(ports: RuleInputs) -> Known:
 def kv_update(ports: RuleInputs) -> Known:
     """New rows into a cache [b, h, s, d], from a place for each sequence or one for all.
 
-    In place: of the cache nothing is moved but these rows. Attrs whole: they are all of its rows.
+    The op works in place: it writes these rows only. Attrs `whole`: they are all rows of the cache.
     """
     rows = "s" if ports.attrs.get("whole") else "t!"
     place = "b" if ports.inputs[2] == ports.inputs[0][:1] else "1"
@@ -47,9 +47,9 @@ def reshape_and_cache(ports: RuleInputs) -> Known:
 
 
 def paged_attention(ports: RuleInputs) -> Known:
-    """One row of the query for each sequence; its keys and values by a table of blocks.
+    """One row of the query for each sequence; keys and values come from a table of blocks.
 
-    query [b, heads * width], caches [n, p, g, width], tables [b, m], lengths [b], perhaps a mask
+    query [b, heads * width], caches [n, p, g, width], tables [b, m], lengths [b], optional mask
     [b, heads or 1, m * p].
     """
     lead = "b 1" if len(ports.inputs[0]) == 3 else "b"
@@ -68,7 +68,7 @@ def paged_attention(ports: RuleInputs) -> Known:
 
 
 def wkv(_: RuleInputs) -> Known:
-    """The recurrence of RWKV: every channel by itself, one step after the other."""
+    """The recurrence of RWKV: every channel is independent, one step after the other."""
     rows, state = "b t! c", "b c"
     return known(
         f"c, c, {rows}, {rows}, {state}, {state}, {state} -> {rows}, {state}, {state}, {state}",
@@ -81,7 +81,7 @@ def selective_scan(ports: RuleInputs) -> Known:
     """Mamba's recurrence: state = exp(dt a) state + dt x b, y = sum over n of c state.
 
     x [b, t, h, p], dt [b, t, h], a [h, n or 1], b and c [b, t, g, n] -> y like x; h / g heads share
-    their b and c. Six operations a state: two products in, two on the way, two out.
+    their b and c. Six operations a state: two for the input, two for the decay, two for the output.
     """
     groups = ports.inputs[3][2]
     heads, shared = ("r", "1") if groups == 1 else ("(g r)", "g")

@@ -1,4 +1,4 @@
-"""Rules of ops that make values from nothing, or from what all devices have."""
+"""Rules of ops that make values without inputs, or from inputs that are whole on all devices."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ def _whole(position: int, rank: int) -> str:
 
 
 def make(ports: RuleInputs) -> Known:
-    """Any device can make its part; a random one has to draw by place, not by device."""
+    """Any device can make its part; a random op draws by place, not by device."""
     rank = len(ports.outputs[0])
     inputs = ", ".join(_whole(i, len(shape)) for i, shape in enumerate(ports.inputs))
     return known(f"{inputs} -> {' '.join(names('d', rank))}", "memory", saves_inputs=(), flops=0)
 
 
 def random_gamma(ports: RuleInputs) -> Known:
-    """Draws for every element of its parameters, which stand behind the dims that are drawn."""
+    """Samples for every element of the parameters, whose dims are the last ones."""
     out = names("d", len(ports.outputs[0]))
     terms = [
         " ".join(

@@ -1,7 +1,8 @@
-"""Rules of experts: who goes where, what the experts compute, and what comes back.
+"""Rules of experts: routing of rows, the computation of the experts, and the way back.
 
-Rows of an expert that is elsewhere count for nothing, so experts may be sharded at the price of a
-partial sum. Numbers that run over all tokens (where a token goes) are made whole on every device.
+Rows of an expert on another device count as zero, so experts can be sharded at the price of a
+partial sum. Numbers that depend on all tokens (the expert of a token) are computed whole on every
+device.
 """
 
 from __future__ import annotations
@@ -10,16 +11,16 @@ from meshwright_solver.rules.op_knowledge import Builder, Known, RuleInputs, kno
 
 
 def grouped_matmul(_: RuleInputs) -> Known:
-    """Rows in runs of one expert each: x [m, k], weights [e, k, n], where the runs end [e]."""
+    """Rows in runs of one expert each: x [m, k], weights [e, k, n], ends of the runs [e]."""
     return known("m k, e k n, g! -> m n", "matmul", linear=((0,), (1,)), flops="2*m*k*n")
 
 
 def ffn(ports: RuleInputs) -> Known:
-    """Two products with an activation between: the second sums what is sharded of the hidden dim.
+    """Two products with an activation between; the second product sums over the hidden dim.
 
-    x [.., k], weights [k, f] and [f, n], or with a leading expert dim and where each expert's rows
-    end [e]; then biases [f] and [n], or those of every expert. The second bias keeps the hidden dim
-    whole: it is added once.
+    x [.., k], weights [k, f] and [f, n], or with a leading expert dim and the ends of each expert's
+    rows [e]. Biases [f] and [n], or those of every expert, come last. The second bias keeps the
+    hidden dim whole: it is added once.
     """
     experts = len(ports.inputs[1]) == 3
     biases = len(ports.inputs) - 3 - experts
@@ -37,12 +38,12 @@ def ffn(ports: RuleInputs) -> Known:
 
 
 def expert_tokens(_: RuleInputs) -> Known:
-    """How many rows go to the experts up to each: one count over all rows."""
+    """The cumulative number of rows of the experts: one count over all rows."""
     return known("m! -> e!", "memory", saves_inputs=(), flops=0)
 
 
 def gating_top_k(ports: RuleInputs) -> Known:
-    """Softmax over the experts and the best of them: weights, experts, and rows to be."""
+    """Softmax over the experts and the best experts: weights, experts, and row numbers."""
     rest = ", m" * (len(ports.inputs) - 1)
     return known(f"m e!{rest} -> m k!, m k!, m k!", "memory", saves_inputs=(0,))
 
@@ -66,7 +67,7 @@ def finalize_routing(ports: RuleInputs) -> Known:
 
 
 def router(ports: RuleInputs) -> Known:
-    """Slots for the choices of every sequence: token numbers by expert and slot, and back."""
+    """Slots for the choices of every sequence: dispatch (token by expert and slot) and combine."""
     rest = ", b s! k!" * (len(ports.inputs) - 1)
     return known(f"b s! k!{rest} -> b e! c!, b s! k!", "memory", saves_inputs=(), flops=0)
 

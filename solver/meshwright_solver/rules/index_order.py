@@ -1,9 +1,9 @@
-"""Factors in which an op does not care for the order of their index.
+"""Factors whose index order does not matter to an op.
 
-What a rule leaves free or sums over may run in any order, as long as all tensors that have it run
-in the same; so may what is reduced by statistics that are the same in any order (norms, softmax,
-largest). Not so where the op goes by places or by numbers: `tests/solver/rules/test_index_order.py`
-holds every kind's kernel to this.
+A factor that a rule leaves free or sums over may run in any order, if all tensors with it run in
+the same order. The same holds for factors reduced by statistics that no order changes (norms,
+softmax, largest). It does not hold where the op depends on places or numbers.
+`tests/solver/rules/test_index_order.py` checks this with every kind's kernel.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from meshwright_solver.rules.normalisation import NORMALISATIONS
 from meshwright_solver.rules.opaque import STRUCTURE
 from meshwright_solver.rules.vision import VISION
 
-# what goes by places in all of its factors: masks, numbers by place, room for tokens first come
-# first served, points of images, rows in runs
+# kinds that depend on places in all factors: masks, numbers by place, expert slots in the order of
+# the tokens, points of images, rows in runs
 PLACED = frozenset(
     {
         *(CREATION.keys() - {"full"}),
@@ -31,9 +31,9 @@ PLACED = frozenset(
         *("scatter", "scatter_add", "scatter_rows", "scatter_nd", "index_add", "index_copy"),
     }
 )
-# what is summed over are the rows that numbers look up
+# kinds whose summed factors are the rows that numbers look up
 LOOKS_UP = frozenset({"embedding", "index_select", "index", "gather_nd"})
-# factors that numbers stand for, and the keys of attention, which its rule keeps whole
+# factors that numbers index
 NUMBERED: Mapping[str, frozenset[str]] = {
     "one_hot": frozenset({"c"}),
     "unsorted_segment_sum": frozenset({"n"}),
@@ -41,21 +41,21 @@ NUMBERED: Mapping[str, frozenset[str]] = {
     "unsorted_segment_min": frozenset({"n"}),
     "unsorted_segment_prod": frozenset({"n"}),
 }
-# statistics that are the same in any order
+# kinds whose statistics are the same in any order
 STATISTICS = frozenset(
     {*NORMALISATIONS, "amax", "amin", "prod", "any", "all", "var", "softmax_cross_entropy"}
 )
-KEYS = Factor("t")
-# experts have as much room for an equal part of the tokens wherever it stands: what follows the
-# tokens is in their order, chunk by chunk
+KEYS = Factor("t")  # the keys of attention, which its rule keeps whole
+# experts have equal room for every equal part of the tokens: the factor that follows the tokens is
+# in their order, chunk by chunk
 ROOM = frozenset({"moe_dispatch", "moe_combine"})
 
 
 def in_any_order(kind: str, rule: Notation) -> frozenset[Factor]:
-    """The factors of a known kind's rule whose order the op does not care for.
+    """The factors of a known kind's rule whose order does not matter to the op.
 
-    Of causal attention the order of rows and keys is meant together with their true positions, of
-    experts the order of equal chunks of the tokens.
+    For causal attention the order of rows and keys includes their true positions. For experts it is
+    the order of equal chunks of the tokens.
     """
     if kind in PLACED:
         return frozenset()
@@ -66,5 +66,5 @@ def in_any_order(kind: str, rule: Notation) -> frozenset[Factor]:
         closed |= rule.reused
     if kind in LOOKS_UP:
         closed |= rule.summed
-    found = frozenset(rule.factors) - closed - NUMBERED.get(kind, frozenset())
-    return found | {KEYS} if kind == "attention" else found
+    factors = frozenset(rule.factors) - closed - NUMBERED.get(kind, frozenset())
+    return factors | {KEYS} if kind == "attention" else factors

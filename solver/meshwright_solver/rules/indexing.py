@@ -1,9 +1,9 @@
 """Rules of ops that read or write at places that another tensor names.
 
-A dim that is read by number is like the rows of an embedding: a device finds what its own part has
-and zeros elsewhere, which leaves a partial sum. One that is written by number needs no
-communication at all: a device writes what falls into its part. The numbers themselves, and what is
-written, are whole on every device of such an axis; their gradient is then partial.
+A dim that is read by number works like the rows of an embedding: a device reads zeros for numbers
+outside of its part, which gives a partial sum. A dim that is written by number needs no
+communication: a device writes the elements that fall into its part. The numbers and the written
+elements are whole on every device of such an axis, so their gradient is partial.
 """
 
 from __future__ import annotations
@@ -25,44 +25,46 @@ def _reads(notation: str, sparse: tuple[int, ...] = (), count: int = 2) -> Known
 
 
 def gather(ports: RuleInputs) -> Known:
-    """Along attrs dim by an index of the output's shape; the other dims go together.
+    """Along attrs `dim` by an index of the output's shape; the other dims match.
 
-    Where the index is shorter in another dim it goes with the first places of it.
+    An index that is shorter in another dim matches the first places of that dim.
     """
     rank = len(ports.inputs[0])
     dim = int(ports.attrs.get("dim", -1)) % rank
     pairs = zip(*ports.inputs[:2], strict=True)
     same = [i != dim and a == b for i, (a, b) in enumerate(pairs)]
-    given = " ".join(f"d{i}" if same[i] else "v" if i == dim else f"u{i}!" for i in range(rank))
+    input_term = " ".join(
+        f"d{i}" if same[i] else "v" if i == dim else f"u{i}!" for i in range(rank)
+    )
     taken = " ".join(f"d{i}" if same[i] else f"k{i}" for i in range(rank))
-    return _reads(f"{given}, {taken} -> {taken}", sparse=(0,))
+    return _reads(f"{input_term}, {taken} -> {taken}", sparse=(0,))
 
 
 def index_select(ports: RuleInputs) -> Known:
-    """Rows attrs dim of the first input by the second; attrs batch_dims lead both."""
+    """Rows of dim attrs `dim` of the first input by the second; attrs `batch_dims` lead both."""
     rank = len(ports.inputs[0])
     dim = int(ports.attrs.get("dim", 0)) % rank
     batch = int(ports.attrs.get("batch_dims", 0))
     if not 0 <= batch <= min(dim, len(ports.inputs[1])):
         raise ValueError(f"{batch} leading dims in common, the indexed dim is {dim}")
-    own = names("d", rank)
-    index = [*own[:batch], *names("k", len(ports.inputs[1]) - batch)]
-    out = " ".join([*own[:dim], *index[batch:], *own[dim + 1 :]])
-    return _reads(f"{' '.join(own)}, {' '.join(index)} -> {out}", sparse=(0,))
+    factors = names("d", rank)
+    index = [*factors[:batch], *names("k", len(ports.inputs[1]) - batch)]
+    out = " ".join([*factors[:dim], *index[batch:], *factors[dim + 1 :]])
+    return _reads(f"{' '.join(factors)}, {' '.join(index)} -> {out}", sparse=(0,))
 
 
 def index(ports: RuleInputs) -> Known:
-    """Attrs dims by one index tensor each, broadcast among themselves.
+    """Attrs `dims` by one index tensor each, broadcast among themselves.
 
-    The index dims stand where the dims were, or in front where those do not lie side by side. An
-    index as long as what it reads may be a mask and is kept whole.
+    The index dims stand where the dims were, or in front where those are not adjacent. An index as
+    long as the dims it reads may be a mask and is kept whole.
     """
     dims = [int(d) for d in ports.attrs["dims"]]
     x, indices = ports.inputs[0], ports.inputs[1:]
     rank = max(len(shape) for shape in indices)
-    own, taken = names("d", len(x)), names("k", rank)
+    factors, taken = names("d", len(x)), names("k", rank)
     first = dims[0] if dims == list(range(dims[0], dims[0] + len(dims))) else 0
-    made = ports.outputs[0][first : first + rank]
+    index_shape = ports.outputs[0][first : first + rank]
     maybe_mask = any(
         shape == tuple(x[dim : dim + len(shape)]) for dim, shape in zip(dims, indices, strict=True)
     )
@@ -71,27 +73,27 @@ def index(ports: RuleInputs) -> Known:
         " ".join(
             "1" if size == 1 and full != 1 else f"{name}{mark}"
             for name, size, full in zip(
-                taken[rank - len(shape) :], shape, made[rank - len(shape) :], strict=True
+                taken[rank - len(shape) :], shape, index_shape[rank - len(shape) :], strict=True
             )
         )
         for shape in indices
     ]
-    left = [f for d, f in enumerate(own) if d not in dims]
-    given = " ".join(f"{f}{mark}" if d in dims else f for d, f in enumerate(own))
-    out = " ".join([*left[:first], *taken, *left[first:]])
-    return _reads(f"{', '.join([given, *terms])} -> {out}", (0,), len(ports.inputs))
+    free = [f for d, f in enumerate(factors) if d not in dims]
+    input_term = " ".join(f"{f}{mark}" if d in dims else f for d, f in enumerate(factors))
+    out = " ".join([*free[:first], *taken, *free[first:]])
+    return _reads(f"{', '.join([input_term, *terms])} -> {out}", (0,), len(ports.inputs))
 
 
 def gather_nd(ports: RuleInputs) -> Known:
     """The last dim of the index names a place in the first dims of the first input."""
-    own, index = names("d", len(ports.inputs[0])), names("k", len(ports.inputs[1]) - 1)
+    factors, index = names("d", len(ports.inputs[0])), names("k", len(ports.inputs[1]) - 1)
     depth = ports.inputs[1][-1]
-    out = " ".join([*index, *own[depth:]])
-    return _reads(f"{' '.join(own)}, {' '.join(index)} r! -> {out}", sparse=(0,))
+    out = " ".join([*index, *factors[depth:]])
+    return _reads(f"{' '.join(factors)}, {' '.join(index)} r! -> {out}", sparse=(0,))
 
 
 def _writes(ports: RuleInputs, notation: str, updates: int) -> Known:
-    """Sums and replacements are linear in what is there and what comes, taken together."""
+    """Sums and replacements are linear in the old and the new elements together."""
     linear = ports.attrs.get("reduce", "update") in ("update", "add", "sub")
     has_updates = updates < len(ports.inputs)
     return known(
@@ -104,60 +106,60 @@ def _writes(ports: RuleInputs, notation: str, updates: int) -> Known:
 
 
 def scatter(ports: RuleInputs) -> Known:
-    """Along attrs dim by an index that has all dims; what is written may be longer than it."""
+    """Along attrs `dim` by an index with all dims; the updates may be longer than the index."""
     x, index = ports.inputs[:2]
     dim = int(ports.attrs.get("dim", -1)) % len(x)
     rest = ports.inputs[2:]
     same = [
         d != dim and all(shape[d] == size for shape in (index, *rest)) for d, size in enumerate(x)
     ]
-    own = names("d", len(x))
-    taken = " ".join(f if same[d] else f"k{d}!" for d, f in enumerate(own))
-    terms = [" ".join(own), taken]
+    factors = names("d", len(x))
+    taken = " ".join(f if same[d] else f"k{d}!" for d, f in enumerate(factors))
+    terms = [" ".join(factors), taken]
     for shape in rest:
         terms.append(
             " ".join(
                 f if same[d] else f"k{d}!" if shape[d] == index[d] else f"s{d}!"
-                for d, f in enumerate(own)
+                for d, f in enumerate(factors)
             )
         )
     reduced = RuleInputs(
         ports.inputs, ports.outputs, {"reduce": ports.attrs.get("reduce", "update")}
     )
-    return _writes(reduced, f"{', '.join(terms)} -> {' '.join(own)}", 2)
+    return _writes(reduced, f"{', '.join(terms)} -> {' '.join(factors)}", 2)
 
 
 def scatter_rows(ports: RuleInputs) -> Known:
     """Whole rows of the first dim by an index of any shape."""
-    own = names("d", len(ports.inputs[0]))
+    factors = names("d", len(ports.inputs[0]))
     index = " ".join(f"{k}!" for k in names("k", len(ports.inputs[1])))
-    term = " ".join(own)
-    return _writes(ports, f"{term}, {index}, {index} {' '.join(own[1:])} -> {term}", 2)
+    term = " ".join(factors)
+    return _writes(ports, f"{term}, {index}, {index} {' '.join(factors[1:])} -> {term}", 2)
 
 
 def scatter_nd(ports: RuleInputs) -> Known:
     """The last dim of the index names a place in the first dims."""
-    own = names("d", len(ports.inputs[0]))
+    factors = names("d", len(ports.inputs[0]))
     index = " ".join(f"{k}!" for k in names("k", len(ports.inputs[1]) - 1))
     depth = ports.inputs[1][-1]
-    term = " ".join(own)
-    rest = " ".join(own[depth:])
+    term = " ".join(factors)
+    rest = " ".join(factors[depth:])
     return _writes(ports, f"{term}, {index} r!, {index} {rest} -> {term}", 2)
 
 
 def index_write(ports: RuleInputs) -> Known:
-    """index_add, index_copy: slices of attrs dim, numbered by an input or by attrs indices."""
-    own = names("d", len(ports.inputs[0]))
-    dim = int(ports.attrs.get("dim", 0)) % len(own)
-    written = " ".join("k!" if d == dim else f for d, f in enumerate(own))
+    """index_add, index_copy: slices of attrs `dim`, numbered by an input or by attrs `indices`."""
+    factors = names("d", len(ports.inputs[0]))
+    dim = int(ports.attrs.get("dim", 0)) % len(factors)
+    written = " ".join("k!" if d == dim else f for d, f in enumerate(factors))
     index = "k!, " if len(ports.inputs) == 3 else ""
     updates = len(ports.inputs) - 1
     linear = RuleInputs(ports.inputs, ports.outputs, {})
-    return _writes(linear, f"{' '.join(own)}, {index}{written} -> {' '.join(own)}", updates)
+    return _writes(linear, f"{' '.join(factors)}, {index}{written} -> {' '.join(factors)}", updates)
 
 
 def segments(mark: str) -> Builder:
-    """Rows of equal number together; sums of a part of the rows are partial."""
+    """Combines rows of equal number; sums over a part of the rows are partial."""
 
     def build(ports: RuleInputs) -> Known:
         lead = len(ports.inputs[1])
@@ -175,13 +177,13 @@ def segments(mark: str) -> Builder:
 
 
 def one_hot(ports: RuleInputs) -> Known:
-    """Classes at attrs dim (the last); further inputs are the numbers for yes and no."""
+    """Classes at attrs `dim` (the last); further inputs are the on and off values."""
     rank = len(ports.inputs[0])
     dim = int(ports.attrs.get("dim", -1)) % (rank + 1)
-    own = names("d", rank)
+    factors = names("d", rank)
     scalars = ", " * (len(ports.inputs) - 1)
-    out = " ".join([*own[:dim], "c", *own[dim:]])
-    return known(f"{' '.join(own)}{scalars} -> {out}", "memory", saves_inputs=(), flops=0)
+    out = " ".join([*factors[:dim], "c", *factors[dim:]])
+    return known(f"{' '.join(factors)}{scalars} -> {out}", "memory", saves_inputs=(), flops=0)
 
 
 INDEXING: dict[str, Builder] = {

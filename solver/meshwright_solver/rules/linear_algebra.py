@@ -1,4 +1,4 @@
-"""Rules of factorisations, solvers, distances and products of two tensors along chosen dims."""
+"""Rules of factorizations, solvers, distances and products of two tensors along chosen dims."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ _BILINEAR = ((0,), (1,))
 
 
 def cholesky(ports: RuleInputs) -> Known:
-    """Every matrix by itself."""
+    """Every matrix is independent."""
     lead = " ".join(names("b", len(ports.inputs[0]) - 2))
     return known(
         f"{lead} n! m! -> {lead} n! m!",
@@ -28,7 +28,7 @@ def _cubic(shape: tuple[int, ...], divisor: int) -> int:
 
 
 def solve_triangular(ports: RuleInputs) -> Known:
-    """Every matrix and every column of right-hand sides by itself."""
+    """Every matrix and every column of the right-hand sides is independent."""
     rank = len(ports.outputs[0])
     lead = names("b", rank - 2)
     out = ports.outputs[0][: rank - 2]
@@ -45,7 +45,7 @@ def solve_triangular(ports: RuleInputs) -> Known:
 
 
 def least_squares(ports: RuleInputs) -> Known:
-    """Every system by itself; ranks and singular values of no column, if they come out."""
+    """Every system is independent; ranks and singular values may be outputs, of no column."""
     lead = " ".join(names("b", len(ports.inputs[0]) - 2))
     alone = len(ports.outputs) == 1
     columns = "k" if alone else "k!"
@@ -62,7 +62,7 @@ def least_squares(ports: RuleInputs) -> Known:
 
 
 def cdist(ports: RuleInputs) -> Known:
-    """Distances of all rows to all rows: where a root follows the sum, the rows stay whole."""
+    """Distances of all rows to all rows; the rows stay whole where a root follows the sum."""
     rank = len(ports.outputs[0])
     lead = names("b", rank - 2)
     out = ports.outputs[0][: rank - 2]
@@ -80,18 +80,19 @@ def outer(_: RuleInputs) -> Known:
 
 
 def tensordot(ports: RuleInputs) -> Known:
-    """Attrs dims: those of the first input that are summed with those of the second."""
+    """Attrs `dims`: the dims of the first input that are summed with those of the second input."""
     left, right = names("m", len(ports.inputs[0])), names("n", len(ports.inputs[1]))
     dims = ports.attrs["dims"]
     pairs = [
-        [int(d) % len(own) for d in side] for side, own in zip(dims, (left, right), strict=True)
+        [int(d) % len(factors) for d in side]
+        for side, factors in zip(dims, (left, right), strict=True)
     ]
     for i, (a, b) in enumerate(zip(*pairs, strict=True)):
         left[a] = right[b] = f"k{i}"
     out = [
         f
-        for own, gone in zip((left, right), pairs, strict=True)
-        for d, f in enumerate(own)
+        for factors, gone in zip((left, right), pairs, strict=True)
+        for d, f in enumerate(factors)
         if d not in gone
     ]
     return known(

@@ -1,8 +1,9 @@
-"""MindSpore's operators that have a parallel rule, and which of our kinds each is.
+"""MindSpore's operators with a parallel rule, and the kind of each.
 
 The names are those that MindSpore 2.7.0 registers (336, read from its source) and the twelve more
-of 2.10.0 (from its package). A name that only says more of another op (AddExt, Muls, FFT2) is that
-op, with the attributes that the name implies; one whose attribute decides is the kind that it says.
+of 2.10.0 (from its package). A name for a variant of another op (AddExt, Muls, FFT2) maps to that
+op with the attributes that the name implies. A name whose attribute decides maps to the kind of its
+value.
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ _FAMILIES: Mapping[str, str] = {
 _TWO = {"dims": [-2, -1]}
 _LAST = {"dims": [-1]}
 
-# attributes of our kind that a name implies; those of dims, sizes and strides come from the op
+# attributes that a name implies; those of dims, sizes and strides come from the op
 _IMPLIED: Mapping[str, Mapping[str, Any]] = {
     "FastGeLU": {"approximate": "sigmoid"},
     "GeLU": {"approximate": "tanh"},
@@ -174,7 +175,7 @@ _IMPLIED: Mapping[str, Mapping[str, Any]] = {
     "MinMaxUpdatePerChannel": {"dim": 1},
 }
 
-# an attribute whose value says the kind
+# the attribute whose value decides the kind
 _DECIDED: Mapping[str, tuple[str, Mapping[object, str]]] = {
     "Activation": (
         "activation_type",
@@ -187,9 +188,9 @@ _DECIDED: Mapping[str, tuple[str, Mapping[object, str]]] = {
 
 @dataclass(frozen=True, slots=True)
 class MindSporeOperator:
-    """One operator of MindSpore: its kind here, and what its name implies.
+    """One operator of MindSpore: its kind here, and the attributes that its name implies.
 
-    decided_by: the attribute that says the kind, with the kind of each value.
+    decided_by: the attribute that decides the kind, with the kind of each value.
     """
 
     name: str
@@ -199,38 +200,38 @@ class MindSporeOperator:
     decided_by: tuple[str, Mapping[object, str]] | None = None
 
     def kind_for(self, attrs: Mapping[str, Any]) -> str:
-        """The kind with the operator's own attributes; RuleError for a value nobody knows."""
+        """The kind with the operator's own attributes; RuleError for an unknown value."""
         if self.decided_by is None:
             return self.kind
         attribute, kinds = self.decided_by
         value = attrs.get(attribute)
         if value not in kinds:
             raise RuleError(
-                f"{self.name}: {attribute} is {value!r}; known are "
-                f"{', '.join(repr(own) for own in kinds)}"
+                f"{self.name}: {attribute} is {value!r}. Use "
+                f"{', '.join(repr(known_value) for known_value in kinds)}"
             )
         return kinds[value]
 
 
 def _read() -> dict[str, MindSporeOperator]:
-    found: dict[str, MindSporeOperator] = {}
+    operators: dict[str, MindSporeOperator] = {}
     for family, text in _FAMILIES.items():
         for entry in text.replace("\n", ";").split(";"):
             kind, _, names = entry.strip().partition(": ")
             for name in names.split():
-                found[name] = MindSporeOperator(
+                operators[name] = MindSporeOperator(
                     name, family, kind, _IMPLIED.get(name, {}), _DECIDED.get(name)
                 )
-    return found
+    return operators
 
 
 OPERATORS: Mapping[str, MindSporeOperator] = _read()
 
 
 def operator(name: str) -> MindSporeOperator:
-    """The operator of this name; RuleError, with the names that are like it, for an unknown one."""
+    """The operator of this name; RuleError, with similar names, for an unknown one."""
     if name not in OPERATORS:
         near = get_close_matches(name, OPERATORS, n=3)
-        more = f"; like it are {', '.join(near)}" if near else ""
+        more = f". Similar names are {', '.join(near)}" if near else ""
         raise RuleError(f"{name!r} is no operator of MindSpore with a parallel rule{more}")
     return OPERATORS[name]

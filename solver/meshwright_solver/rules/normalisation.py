@@ -1,4 +1,4 @@
-"""Rules of normalisations and softmax: a dim that is reduced and used again is `^`."""
+"""Rules of normalizations and softmax: a dim that is reduced and used again is marked `^`."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from meshwright_solver.rules.op_knowledge import Builder, Known, RuleInputs, kno
 
 
 def layer_norm(ports: RuleInputs) -> Known:
-    """Over the last attrs `dims` dims; statistics that come out keep them as 1 or leave them."""
+    """Over the last attrs `dims` dims; output statistics lack those dims or have them as 1."""
     rank = len(ports.inputs[0])
     count = int(ports.attrs.get("dims", 1))
     if not 0 <= count <= rank:
         raise ValueError(f"{count} of {rank} dims")
     outer = " ".join(names("b", rank - count))
     inner = " ".join(f"{f}^" for f in names("h", count))
-    kept = f"{outer} {' '.join('1' * count)}".strip()
-    statistics = [kept if len(shape) == rank else outer for shape in ports.outputs[1:]]
-    given = ", ".join([f"{outer} {inner}", *[inner] * (len(ports.inputs) - 1)])
-    made = ", ".join([f"{outer} {inner}", *statistics])
-    return known(f"{given} -> {made}", "memory", saves_inputs=(0,))
+    statistics_term = f"{outer} {' '.join('1' * count)}".strip()
+    statistics = [statistics_term if len(shape) == rank else outer for shape in ports.outputs[1:]]
+    input_terms = ", ".join([f"{outer} {inner}", *[inner] * (len(ports.inputs) - 1)])
+    output_terms = ", ".join([f"{outer} {inner}", *statistics])
+    return known(f"{input_terms} -> {output_terms}", "memory", saves_inputs=(0,))
 
 
 def batch_norm(ports: RuleInputs) -> Known:
-    """Over all dims but the channels; means and variances may come out.
+    """Over all dims but the channels; means and variances may be outputs.
 
-    Outside of training they are given, and every element is by itself.
+    Outside of training the statistics are inputs, and every element is independent.
     """
-    given = not ports.attrs.get("training", True) and len(ports.inputs) > 4
-    mark = "" if given and len(ports.outputs) == 1 else "^"
+    has_statistics = not ports.attrs.get("training", True) and len(ports.inputs) > 4
+    mark = "" if has_statistics and len(ports.outputs) == 1 else "^"
     spatial = " ".join(f"x{i}{mark}" for i in range(len(ports.inputs[0]) - 2))
     rest = ", c" * (len(ports.inputs) - 1)
     statistics = ", c" * (len(ports.outputs) - 1)
@@ -39,7 +39,7 @@ def batch_norm(ports: RuleInputs) -> Known:
 
 
 def group_norm(ports: RuleInputs) -> Known:
-    """Over the channels of a group and all places; means and deviations may come out."""
+    """Over the channels of a group and all places; means and deviations may be outputs."""
     spatial = " ".join(f"x{i}^" for i in range(len(ports.inputs[0]) - 2))
     groups = int(ports.attrs.get("groups", 1))
     rest = ", (g c^)" * (len(ports.inputs) - 1)

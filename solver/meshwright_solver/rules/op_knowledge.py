@@ -1,4 +1,4 @@
-"""What the planner knows of an op: its sharding rule and how its time is counted."""
+"""Knowledge of an op: its sharding rule and the figures of its cost."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from meshwright.schema import OpClass, ShardingRule
 
 Shape = tuple[int, ...]
 
-# the kind of an op that makes what another pipeline stage sends; it has a rule of its own, and
-# `gradient` among its attributes says whether a gradient goes back
+# the kind of an op whose output another pipeline stage sends; it has a rule of its own, and its
+# attribute `gradient` is true where a gradient is sent back
 RECEIVE = "receive"
 
 
@@ -19,15 +19,15 @@ RECEIVE = "receive"
 class Known:
     """A rule with its op class.
 
-    halo_elements: halo factor -> rows that a neighbour sends, on both sides together.
+    halo_elements: halo factor -> rows that neighbors send, on both sides together.
     sparse_inputs: inputs of which only a few rows are read (embedding tables).
-    skewed: factors along which work grows from nothing to all (the rows of a causal mask), so that
-    the last of p equal parts has (2 - 1/p) times its share.
-    candidates: how many elements at each point every part sends to be compared (top-k), where these
-    and no statistics of reused factors are exchanged.
-    in_place: the output is the first input, of which only what the second brings is written.
-    chunks: followers whose dim is cut into chunks of the user's own lengths: axes lie on it and on
-    what it follows as many ways as there are chunks, or not at all.
+    skewed: factors along which work grows from nothing to all (the rows of a causal mask), so the
+    last of p equal parts has (2 - 1/p) times its share.
+    candidates: the number of elements at each point that every part sends for comparison (top-k);
+    no statistics of reused factors are exchanged then.
+    in_place: the output is the first input, with the elements of the second input written into it.
+    chunks: followers whose dim is cut into chunks of the user's own lengths. Axes cut that dim, and
+    the factor that it follows, as many ways as there are chunks, or not at all.
     """
 
     rule: ShardingRule
@@ -42,7 +42,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class RuleInputs:
-    """The shapes and attributes from which a rule is made."""
+    """The shapes and attributes from which a rule is built."""
 
     inputs: Sequence[Shape]
     outputs: Sequence[Shape]

@@ -1,4 +1,4 @@
-"""Rules of ops of which nothing is known but how far their elements depend on each other."""
+"""Rules of opaque ops: only the dependence between their elements is known."""
 
 from __future__ import annotations
 
@@ -10,22 +10,24 @@ def _whole(prefix: str, shape: Shape, start: int = 0) -> list[str]:
 
 
 def stand_alone(ports: RuleInputs) -> Known:
-    """Whole on every device."""
-    given = ", ".join(" ".join(_whole(f"u{i}_", s)) for i, s in enumerate(ports.inputs))
-    made = ", ".join(" ".join(_whole(f"w{i}_", s)) for i, s in enumerate(ports.outputs))
-    return known(f"{given} -> {made}", "memory")
+    """Inputs and outputs are whole on every device."""
+    input_terms = ", ".join(" ".join(_whole(f"u{i}_", s)) for i, s in enumerate(ports.inputs))
+    output_terms = ", ".join(" ".join(_whole(f"w{i}_", s)) for i, s in enumerate(ports.outputs))
+    return known(f"{input_terms} -> {output_terms}", "memory")
 
 
 def batch_parallel(ports: RuleInputs) -> Known:
-    """The samples of the first dim do not depend on each other; scalars are the same for all."""
+    """The samples of the first dim are independent; scalars are the same for all."""
     sizes = {shape[0] for shape in (*ports.inputs, *ports.outputs) if shape}
     if len(sizes) != 1 or not all(ports.outputs):
         raise ValueError("all inputs and outputs have the batch as their first dim")
-    given = ", ".join(
+    input_terms = ", ".join(
         " ".join(["b", *_whole(f"u{i}_", s, 1)]) if s else "" for i, s in enumerate(ports.inputs)
     )
-    made = ", ".join(" ".join(["b", *_whole(f"w{i}_", s, 1)]) for i, s in enumerate(ports.outputs))
-    return known(f"{given} -> {made}", "memory")
+    output_terms = ", ".join(
+        " ".join(["b", *_whole(f"w{i}_", s, 1)]) for i, s in enumerate(ports.outputs)
+    )
+    return known(f"{input_terms} -> {output_terms}", "memory")
 
 
 def get_next(ports: RuleInputs) -> Known:
@@ -33,18 +35,20 @@ def get_next(ports: RuleInputs) -> Known:
     sizes = {shape[0] for shape in ports.outputs if shape}
     if len(sizes) != 1 or not all(ports.outputs):
         return stand_alone(ports)
-    made = ", ".join(" ".join(["b", *_whole(f"w{i}_", s, 1)]) for i, s in enumerate(ports.outputs))
-    given = ", ".join(" ".join(_whole(f"u{i}_", s)) for i, s in enumerate(ports.inputs))
-    return known(f"{given} -> {made}", "memory", saves_inputs=(), flops=0)
+    output_terms = ", ".join(
+        " ".join(["b", *_whole(f"w{i}_", s, 1)]) for i, s in enumerate(ports.outputs)
+    )
+    input_terms = ", ".join(" ".join(_whole(f"u{i}_", s)) for i, s in enumerate(ports.inputs))
+    return known(f"{input_terms} -> {output_terms}", "memory", saves_inputs=(), flops=0)
 
 
 def unique(_: RuleInputs) -> Known:
-    """Values of the whole vector, and which of them each element is."""
+    """The distinct values of the whole vector, and the index of each element's value."""
     return known("n! -> u!, n!", "memory", saves_inputs=(), flops=0)
 
 
 def candidate_sampler(_: RuleInputs) -> Known:
-    """Sampled classes and how often the true and the sampled ones are expected: on every device."""
+    """Sampled classes, with the expected counts of true and sampled ones, on every device."""
     return known("b! t! -> s!, b! t!, s!", "memory", saves_inputs=(), flops=0)
 
 

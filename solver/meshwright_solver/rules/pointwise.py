@@ -1,10 +1,10 @@
-"""Rules of element-wise ops, of one input or of several that are broadcast."""
+"""Rules of element-wise ops, with one input or several broadcast inputs."""
 
 from __future__ import annotations
 
 from meshwright_solver.rules.op_knowledge import Builder, Known, RuleInputs, Shape, known, names
 
-# what the backward pass of an op needs: its inputs, its output, or nothing
+# kinds by what the backward pass needs: inputs, output, or nothing
 _NEEDS_INPUT = (
     *("silu", "gelu", "log", "pow", "cos", "sin", "erf", "clamp", "abs", "square", "mish"),
     *("softplus", "elu", "leaky_relu", "hardswish", "hardsigmoid", "log1p", "tan"),
@@ -47,7 +47,10 @@ def broadcast(ports: RuleInputs) -> tuple[list[str], str]:
 def pointwise(
     linear: str = "none", saves_inputs: tuple[int, ...] | None = None, saves_output: bool = False
 ) -> Builder:
-    """An element-wise op; linear: none, first, second, each (a product) or jointly (a sum)."""
+    """An element-wise op.
+
+    linear: none, first, second, each (a product), jointly (a sum) or ends (the first two).
+    """
 
     def build(ports: RuleInputs) -> Known:
         terms, out = broadcast(ports)
@@ -62,12 +65,12 @@ def pointwise(
         }[linear]
         if linear == "jointly" and count == 1:
             groups = ()
-        kept = None if saves_inputs is None else tuple(i for i in saves_inputs if i < count)
+        saved = None if saves_inputs is None else tuple(i for i in saves_inputs if i < count)
         return known(
             f"{', '.join(terms)} -> {out}",
             "memory",
             linear=groups,
-            saves_inputs=kept,
+            saves_inputs=saved,
             saves_outputs=(0,) if saves_output else (),
         )
 
@@ -75,15 +78,16 @@ def pointwise(
 
 
 def cast(ports: RuleInputs) -> Known:
-    """Rounding to whole numbers is not linear, another float is."""
+    """A cast to another float is linear, rounding to integers is not."""
     to = str(ports.attrs.get("dtype", "float32"))
     return pointwise("first" if "float" in to else "none", saves_inputs=())(ports)
 
 
 def dropout(ports: RuleInputs) -> Known:
-    """A second output is the mask, of the input's shape; packed to bits it has no rule.
+    """A second output is the mask, of the input's shape; a mask packed to bits has no rule.
 
-    The backward pass needs the mask alone. Where none comes out it is made again of the seed.
+    The backward pass needs the mask alone. Without a mask output the mask is generated again from
+    the seed.
     """
     if any(shape != ports.inputs[0] for shape in ports.outputs):
         raise ValueError("the output and its mask have the shape of the input")
@@ -116,10 +120,10 @@ def channel_wise(linear: tuple[tuple[int, ...], ...]) -> Builder:
         dim = int(ports.attrs.get("dim", min(1, rank - 1))) % rank
         factors = names("d", rank)
         (size,) = ports.inputs[1]
-        own = "1" if size == 1 and ports.inputs[0][dim] != 1 else factors[dim]
+        channel_term = "1" if size == 1 and ports.inputs[0][dim] != 1 else factors[dim]
         term = " ".join(factors)
         return known(
-            f"{term}, {own} -> {term}",
+            f"{term}, {channel_term} -> {term}",
             "memory",
             linear=linear,
             saves_inputs=() if linear else None,
@@ -129,13 +133,13 @@ def channel_wise(linear: tuple[tuple[int, ...], ...]) -> Builder:
 
 
 def swiglu(ports: RuleInputs) -> Known:
-    """Two halves of a dim, the first gated by its own sigmoid."""
+    """Two halves of a dim, the first one gated by its sigmoid."""
     rank = len(ports.inputs[0])
     dim = int(ports.attrs.get("dim", -1)) % rank
     if ports.inputs[0][dim] != 2 * ports.outputs[0][dim]:
         raise ValueError("the output is half as long as the input")
-    given = " ".join(f"(p! {f})" if i == dim else f for i, f in enumerate(names("d", rank)))
-    return known(f"{given} -> {' '.join(names('d', rank))}", "memory")
+    input_term = " ".join(f"(p! {f})" if i == dim else f for i, f in enumerate(names("d", rank)))
+    return known(f"{input_term} -> {' '.join(names('d', rank))}", "memory")
 
 
 def polar(ports: RuleInputs) -> Known:
@@ -146,14 +150,14 @@ def polar(ports: RuleInputs) -> Known:
 
 
 def assign(ports: RuleInputs) -> Known:
-    """The first input takes the values of the second."""
+    """The first input takes the values of the second input."""
     if ports.outputs[0] != ports.inputs[0]:
         raise ValueError("an assignment has the shape of what is assigned to")
     return pointwise("second", saves_inputs=())(ports)
 
 
 def fault_injection(ports: RuleInputs) -> Known:
-    """One element is damaged; where and when say whole numbers that all devices have."""
+    """One element is damaged; its place and step are integers that all devices have."""
     term = " ".join(names("d", len(ports.inputs[0])))
     rest = [" ".join(f"w{i}_{d}!" for d in range(len(s))) for i, s in enumerate(ports.inputs)]
     return known(f"{', '.join([term, *rest[1:]])} -> {term}", "memory", saves_inputs=())

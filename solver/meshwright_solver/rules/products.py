@@ -25,7 +25,7 @@ def linear(ports: RuleInputs) -> Known:
 def matmul(ports: RuleInputs) -> Known:
     """torch.matmul: leading dims broadcast; a vector has no rows (left) or no columns (right).
 
-    Attrs transpose_a, transpose_b: the last two dims of a matrix stand the other way round.
+    Attrs transpose_a, transpose_b: the last two dims of a matrix are swapped.
     """
     a, b = ports.inputs[0], ports.inputs[1]
     rank = max(len(a), len(b), 2)
@@ -34,13 +34,13 @@ def matmul(ports: RuleInputs) -> Known:
 
     def term(shape: tuple[int, ...], *last: str) -> str:
         count = max(0, len(shape) - 2)
-        own = [
+        factors = [
             "1" if size == 1 and full != 1 else name
             for name, size, full in zip(
                 lead[len(lead) - count :], shape[:count], out[len(out) - count :], strict=True
             )
         ]
-        return " ".join([*own, *last])
+        return " ".join([*factors, *last])
 
     rows, columns = ["m"] if len(a) > 1 else [], ["n"] if len(b) > 1 else []
     of_a, of_b = [*rows, "k"], ["k", *columns]
@@ -86,16 +86,16 @@ def rotary(ports: RuleInputs) -> Known:
 
 
 def embedding(ports: RuleInputs) -> Known:
-    """Rows by number. manual_split: chunk k of the rows serves chunk k of the last dim of the ids.
+    """Table rows by number; manual_split: chunk k of the rows serves chunk k of the ids' last dim.
 
-    The ids are numbers of rows of the whole table, and those of a chunk of fields lie in its rows.
+    The ids number the rows of the whole table, and those of a chunk of fields lie in its rows.
     """
-    own = names("b", len(ports.inputs[1]))
-    ids = " ".join(own)
-    rows = "v" + "".join(f"@{name}?" for name in own)
+    dims = names("b", len(ports.inputs[1]))
+    ids = " ".join(dims)
+    rows = "v" + "".join(f"@{name}?" for name in dims)
     chunks: dict[str, tuple[int, ...]] = {}
     if "manual_split" in ports.attrs:
-        rows = f"v@{own[-1]}"
+        rows = f"v@{dims[-1]}"
         chunks["v"] = _manual_split(ports)
     return known(
         f"{rows} h, {ids} -> {ids} h",
@@ -108,14 +108,15 @@ def embedding(ports: RuleInputs) -> Known:
 
 
 def _manual_split(ports: RuleInputs) -> tuple[int, ...]:
-    found = tuple(int(rows) for rows in ports.attrs["manual_split"])
+    lengths = tuple(int(rows) for rows in ports.attrs["manual_split"])
     table, fields = ports.inputs[0][0], ports.inputs[1][-1]
-    if not found or min(found) < 1 or sum(found) != table or fields % len(found):
+    if not lengths or min(lengths) < 1 or sum(lengths) != table or fields % len(lengths):
         raise RuleError(
-            f"manual_split {list(found)}: its chunks are 1 or longer, make up the {table} rows of "
-            f"the table together, and there are as many of them as divide the {fields} fields"
+            f"manual_split {list(lengths)} does not fit a table of {table} rows and {fields} "
+            f"fields. Use chunks of 1 row or more that sum to {table}, and as many chunks as "
+            f"divide {fields}"
         )
-    return found
+    return lengths
 
 
 def convolution(ports: RuleInputs) -> Known:
@@ -151,12 +152,12 @@ def convolution_transpose(ports: RuleInputs) -> Known:
     out = " ".join(f"x{i}~" for i in range(spatial))
     window = " ".join(f"w{i}!" for i in range(spatial))
     grouped = int(ports.attrs.get("groups", 1)) > 1
-    given, made = ("(q c)", "(q o)") if grouped else ("c", "o")
-    bias = f", {made}" if len(ports.inputs) > 2 else ""
+    input_channels, output_channels = ("(q c)", "(q o)") if grouped else ("c", "o")
+    bias = f", {output_channels}" if len(ports.inputs) > 2 else ""
     # each input point meets every kernel point of every output channel once
     points = math.prod(ports.inputs[0]) * math.prod(ports.inputs[1][1:])
     return known(
-        f"n {given} {out}, {given} o {window}{bias} -> n {made} {out}",
+        f"n {input_channels} {out}, {input_channels} o {window}{bias} -> n {output_channels} {out}",
         "convolution",
         linear=() if bias else _BILINEAR,
         saves_inputs=(0, 1),

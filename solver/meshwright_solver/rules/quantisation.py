@@ -1,7 +1,7 @@
-"""Rules of quantised values and of products with them.
+"""Rules of quantized values and of products with them.
 
-Scales and offsets are broadcast from the right. A product that is rounded again, or shifted after
-its sum, keeps the summed dim whole: what is partial cannot be rounded or shifted part by part.
+Scales and offsets are broadcast from the right. A product that is rounded, or shifted after its
+sum, keeps the summed dim whole: partial values cannot be rounded or shifted part by part.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ def dynamic_quant(ports: RuleInputs) -> Known:
 
 
 def fake_quant(ports: RuleInputs) -> Known:
-    """x between a least and a greatest value, of each place of attrs `dim` or of all."""
+    """x clipped between two limits, one pair for each place of attrs `dim` or one for all."""
     term, limit = _channel(ports, "")
     return known(f"{term}, {limit}, {limit} -> {term}", "memory")
 
 
 def min_max_update(ports: RuleInputs) -> Known:
-    """The least and the greatest value of x into the running ones."""
+    """Running limits, updated with the least and the greatest value of x."""
     term, limit = _channel(ports, "^")
     return known(f"{term}, {limit}, {limit} -> {limit}, {limit}", "memory", saves_inputs=())
 
 
 def _channel(ports: RuleInputs, mark: str) -> tuple[str, str]:
-    """Terms of x, its dims marked but the channel, and of the limits."""
+    """Terms of x, with all dims but the channel marked, and of the limits."""
     factors = names("d", len(ports.inputs[0]))
     dim = ports.attrs.get("dim")
     if dim is None:
@@ -42,7 +42,7 @@ def _channel(ports: RuleInputs, mark: str) -> tuple[str, str]:
 
 
 def quant_matmul(ports: RuleInputs) -> Known:
-    """Whole-number rows and weight [k, n], scales [n] or one; perhaps a bias or offset [n]."""
+    """Integer rows and weight [k, n], scales [n] or one; optional bias or offset [n]."""
     lead = " ".join(names("b", len(ports.inputs[0]) - 2))
     weight = " ".join(names("b", len(ports.inputs[1]) - 2))
     rounded = "int" in str(ports.attrs.get("dtype", "float16")) or len(ports.inputs) > 3
@@ -56,7 +56,7 @@ def quant_matmul(ports: RuleInputs) -> Known:
 
 
 def weight_quant_matmul(ports: RuleInputs) -> Known:
-    """Rows and a whole-number weight [k, n] with scales (and offsets) [n], or [g, n] by groups."""
+    """Rows and an integer weight [k, n] with scales (and offsets) [n], or [g, n] by groups."""
     lead = " ".join(names("b", len(ports.inputs[0]) - 1))
     grouped = len(ports.inputs[2]) == 2
     k = "(g r)" if grouped else "k"
@@ -71,7 +71,7 @@ def weight_quant_matmul(ports: RuleInputs) -> Known:
 
 
 def compressed_matmul(ports: RuleInputs) -> Known:
-    """Rows [m, k] with a compressed weight, whose parts no device can tell: only rows are free."""
+    """Rows [m, k] with a compressed weight, which has no known parts: only rows are shardable."""
     rest = [" ".join(f"w{i}_{d}!" for d in range(len(s))) for i, s in enumerate(ports.inputs)]
     return known(
         f"{', '.join(['m k!', *rest[1:]])} -> m n!",

@@ -1,8 +1,8 @@
-"""Rules of reductions and of what walks along a dim.
+"""Rules of reductions and of cumulative ops.
 
-Sums stay partial. Of all others a device reduces its own part, and one number (or a number and its
-place) for every result goes round: `^`. So it is with cumulative ops, whose parts need what those
-before them come to.
+Sums stay partial. In all other reductions a device reduces its own part, and one number (or a
+number and its place) for every result is exchanged: `^`. The same holds for cumulative ops, whose
+parts need the totals of the parts before them.
 """
 
 from __future__ import annotations
@@ -10,42 +10,42 @@ from __future__ import annotations
 from meshwright_solver.rules.op_knowledge import Builder, Known, RuleInputs, known, names
 
 
-def _gone(ports: RuleInputs) -> set[int]:
-    """attrs dims, all where absent."""
+def _reduced_dims(ports: RuleInputs) -> set[int]:
+    """attrs `dims`, all dims where absent."""
     rank = len(ports.inputs[0])
     dims = ports.attrs.get("dims", ports.attrs.get("dim"))
     dims = [dims] if isinstance(dims, int) else dims
     return {int(d) % max(rank, 1) for d in (range(rank) if dims is None else dims)}
 
 
-def _reduced(ports: RuleInputs, mark: str) -> tuple[str, str]:
+def _reduction_terms(ports: RuleInputs, mark: str) -> tuple[str, str]:
     """Terms of the input and of every output."""
     rank = len(ports.inputs[0])
-    gone = _gone(ports)
+    gone = _reduced_dims(ports)
     factors = names("d", rank)
-    given = " ".join(f"{f}{mark}" if i in gone else f for i, f in enumerate(factors))
+    input_term = " ".join(f"{f}{mark}" if i in gone else f for i, f in enumerate(factors))
     outs = []
     for shape in ports.outputs:
-        kept = "1" if len(shape) == rank else ""
-        left = [kept if i in gone else f for i, f in enumerate(factors)]
-        outs.append(" ".join(part for part in left if part))
-    return given, ", ".join(outs)
+        one = "1" if len(shape) == rank else ""
+        parts = [one if i in gone else f for i, f in enumerate(factors)]
+        outs.append(" ".join(part for part in parts if part))
+    return input_term, ", ".join(outs)
 
 
 def total(ports: RuleInputs) -> Known:
-    given, made = _reduced(ports, "")
-    return known(f"{given} -> {made}", "memory", linear=((0,),), saves_inputs=())
+    input_term, output_terms = _reduction_terms(ports, "")
+    return known(f"{input_term} -> {output_terms}", "memory", linear=((0,),), saves_inputs=())
 
 
 def whole(ports: RuleInputs) -> Known:
-    given, made = _reduced(ports, "^")
-    return known(f"{given} -> {made}", "memory", saves_inputs=(0,))
+    input_term, output_terms = _reduction_terms(ports, "^")
+    return known(f"{input_term} -> {output_terms}", "memory", saves_inputs=(0,))
 
 
 def extreme(ports: RuleInputs) -> Known:
-    """A reduction whose gradient goes by what it found: it needs input and output."""
-    given, made = _reduced(ports, "^")
-    return known(f"{given} -> {made}", "memory", saves_inputs=(0,), saves_outputs=(0,))
+    """A reduction whose gradient goes to the extreme, so it needs input and output."""
+    input_term, output_terms = _reduction_terms(ports, "^")
+    return known(f"{input_term} -> {output_terms}", "memory", saves_inputs=(0,), saves_outputs=(0,))
 
 
 def squares(ports: RuleInputs) -> Known:
@@ -55,7 +55,7 @@ def squares(ports: RuleInputs) -> Known:
 
 
 def cumulative(linear: tuple[tuple[int, ...], ...] = (), *, saves_outputs: bool = False) -> Builder:
-    """Along attrs dim, every output of the input's shape."""
+    """A cumulative op along attrs `dim`; every output has the input's shape."""
 
     def build(ports: RuleInputs) -> Known:
         rank = len(ports.inputs[0])
@@ -73,45 +73,45 @@ def cumulative(linear: tuple[tuple[int, ...], ...] = (), *, saves_outputs: bool 
 
 
 def trace(ports: RuleInputs) -> Known:
-    """The sum of a diagonal of two dims: each part of either has a part of it."""
+    """The sum of a diagonal of two dims; each part of either dim has a part of the sum."""
     rank = len(ports.inputs[0])
     gone = {int(d) % rank for d in ports.attrs.get("dims", [0, 1])}
     if len(gone) != 2:
         raise ValueError("a diagonal lies in two dims")
     factors = names("d", rank)
-    left = " ".join(f for i, f in enumerate(factors) if i not in gone)
+    free = " ".join(f for i, f in enumerate(factors) if i not in gone)
     return known(
-        f"{' '.join(factors)} -> {left}", "memory", linear=((0,),), saves_inputs=(), flops=0
+        f"{' '.join(factors)} -> {free}", "memory", linear=((0,),), saves_inputs=(), flops=0
     )
 
 
 def ordered(ports: RuleInputs) -> Known:
-    """sort: places change along attrs dim, which is not sharded."""
+    """sort: elements move along attrs `dim`, which is not sharded."""
     rank = len(ports.inputs[0])
     dim = int(ports.attrs.get("dim", -1)) % rank
     factors = names("d", rank)
-    given = " ".join(f"{f}!" if i == dim else f for i, f in enumerate(factors))
+    input_term = " ".join(f"{f}!" if i == dim else f for i, f in enumerate(factors))
     outs = []
     for shape in ports.outputs:
-        own = factors[dim] if shape == ports.inputs[0] else f"k{dim}!"
-        outs.append(" ".join(own if i == dim else f for i, f in enumerate(factors)))
+        factor = factors[dim] if shape == ports.inputs[0] else f"k{dim}!"
+        outs.append(" ".join(factor if i == dim else f for i, f in enumerate(factors)))
     inputs, places = _saved_for_places(ports)
-    notation = f"{given} -> {', '.join(outs)}"
+    notation = f"{input_term} -> {', '.join(outs)}"
     return known(notation, "memory", saves_inputs=inputs, saves_outputs=places)
 
 
 def top(ports: RuleInputs) -> Known:
-    """topk: each part of attrs dim sends its own best, which are compared once more."""
+    """topk: each part of attrs `dim` sends its best elements, which are compared again."""
     rank = len(ports.inputs[0])
     dim = int(ports.attrs.get("dim", -1)) % rank
     if ports.outputs[0] == ports.inputs[0]:
         return ordered(ports)
     factors = names("d", rank)
-    given = " ".join(f"{f}^" if i == dim else f for i, f in enumerate(factors))
-    made = " ".join(f"k{i}!" if i == dim else f for i, f in enumerate(factors))
+    input_term = " ".join(f"{f}^" if i == dim else f for i, f in enumerate(factors))
+    output_term = " ".join(f"k{i}!" if i == dim else f for i, f in enumerate(factors))
     inputs, places = _saved_for_places(ports)
     return known(
-        f"{given} -> {', '.join([made] * len(ports.outputs))}",
+        f"{input_term} -> {', '.join([output_term] * len(ports.outputs))}",
         "memory",
         saves_inputs=inputs,
         saves_outputs=places,
@@ -120,7 +120,7 @@ def top(ports: RuleInputs) -> Known:
 
 
 def _saved_for_places(ports: RuleInputs) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Inputs and outputs that say where the gradient goes: places, or values to find them again."""
+    """Saved inputs and outputs that determine the places of the gradient: places, else values."""
     return ((), (1,)) if len(ports.outputs) > 1 else ((0,), ())
 
 

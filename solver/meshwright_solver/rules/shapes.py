@@ -1,4 +1,4 @@
-"""Rules of ops that move, cut, join or repeat values without computing on them."""
+"""Rules of ops that move, cut, join or repeat values without computation."""
 
 from __future__ import annotations
 
@@ -19,30 +19,34 @@ def _moves(notation: str, *, is_view: bool = False) -> Known:
 
 
 def reshape(ports: RuleInputs) -> Known:
-    """The common refinement of both shapes; a stretch without one is not shardable."""
-    given, made = ports.inputs[0], ports.outputs[0]
-    if math.prod(given) != math.prod(made):
-        raise ValueError(f"{math.prod(given)} elements cannot become {math.prod(made)}")
+    """The common refinement of both shapes; dims without one are not shardable."""
+    input_shape, output_shape = ports.inputs[0], ports.outputs[0]
+    if math.prod(input_shape) != math.prod(output_shape):
+        raise ValueError(
+            f"{math.prod(input_shape)} elements cannot become {math.prod(output_shape)}"
+        )
     left: list[str] = []
     right: list[str] = []
     i = j = fresh = 0
-    while i < len(given) or j < len(made):
+    while i < len(input_shape) or j < len(output_shape):
         a, b = [], []
         product_a = product_b = 1
         while True:
-            if product_a <= product_b and i < len(given):
-                product_a *= given[i]
-                a.append(given[i])
+            if product_a <= product_b and i < len(input_shape):
+                product_a *= input_shape[i]
+                a.append(input_shape[i])
                 i += 1
-            elif j < len(made):
-                product_b *= made[j]
-                b.append(made[j])
+            elif j < len(output_shape):
+                product_b *= output_shape[j]
+                b.append(output_shape[j])
                 j += 1
-            elif i < len(given):
-                product_a *= given[i]
-                a.append(given[i])
+            elif i < len(input_shape):
+                product_a *= input_shape[i]
+                a.append(input_shape[i])
                 i += 1
-            if product_a == product_b and ((a and b) or (i >= len(given) and j >= len(made))):
+            if product_a == product_b and (
+                (a and b) or (i >= len(input_shape) and j >= len(output_shape))
+            ):
                 break
         cuts = _chain(a, b)
         if cuts is None:
@@ -56,7 +60,7 @@ def reshape(ports: RuleInputs) -> Known:
 
 
 def _chain(a: list[int], b: list[int]) -> list[int] | None:
-    """The inner products at which either side cuts, descending to 1; None where they clash."""
+    """The inner products at which either side cuts, descending to 1; None where they conflict."""
     cuts = {1}
     for sizes in (a, b):
         inner = 1
@@ -87,29 +91,34 @@ def transpose(ports: RuleInputs) -> Known:
 
 
 def expand(ports: RuleInputs) -> Known:
-    given, made = ports.inputs[0], ports.outputs[0]
-    factors = names("d", len(made))
-    own = factors[len(made) - len(given) :]
+    input_shape, output_shape = ports.inputs[0], ports.outputs[0]
+    factors = names("d", len(output_shape))
+    input_factors = factors[len(output_shape) - len(input_shape) :]
     term = " ".join(
         "1" if size == 1 and full != 1 else name
-        for name, size, full in zip(own, given, made[len(made) - len(given) :], strict=True)
+        for name, size, full in zip(
+            input_factors,
+            input_shape,
+            output_shape[len(output_shape) - len(input_shape) :],
+            strict=True,
+        )
     )
     return _moves(f"{term} -> {' '.join(factors)}")
 
 
 def cut(ports: RuleInputs) -> Known:
     """slice: an aligned equal part leaves the inner factor shardable."""
-    given, made = ports.inputs[0], ports.outputs[0]
+    input_shape, output_shape = ports.inputs[0], ports.outputs[0]
     left, right = [], []
-    for d, (size, kept) in enumerate(zip(given, made, strict=True)):
+    for d, (size, length) in enumerate(zip(input_shape, output_shape, strict=True)):
         start = ports.attrs.get("start", 0)
         aligned = (
             int(ports.attrs.get("step", 1)) == 1
             and isinstance(start, int)
-            and size % kept == 0
-            and start % kept == 0
+            and size % length == 0
+            and start % length == 0
         )
-        if size == kept:
+        if size == length:
             left.append(f"d{d}")
             right.append(f"d{d}")
         elif aligned:
@@ -130,7 +139,7 @@ def split(ports: RuleInputs) -> Known:
 
 
 def concat(ports: RuleInputs) -> Known:
-    """Attrs in_place: the parts lie side by side already, and nothing is moved."""
+    """Concatenation along attrs `dim`; with attrs `in_place` the parts are adjacent already."""
     rank = len(ports.inputs[0])
     dim = int(ports.attrs["dim"]) % rank
     joined, parts = _segments([shape[dim] for shape in ports.inputs])
@@ -144,15 +153,15 @@ def concat(ports: RuleInputs) -> Known:
 
 
 def _segments(sizes: list[int]) -> tuple[str, list[str]]:
-    """A dim as a sum of parts, and the parts; what all have in common is shardable."""
+    """A dim as a sum of parts, and the parts; their common factor is shardable."""
     if len(set(sizes)) == 1:
         return ("y", ["y"]) if len(sizes) == 1 else ("(p! y)", ["y"] * len(sizes))
     common = math.gcd(*sizes)
     if common == 1:
-        own = [f"p{i}!" for i in range(len(sizes))]
-        return f"({'|'.join(own)})", own
-    own = ["g" if size == common else f"g p{i}!" for i, size in enumerate(sizes)]
-    return f"({'|'.join(own)})", [f"({part})" if " " in part else part for part in own]
+        parts = [f"p{i}!" for i in range(len(sizes))]
+        return f"({'|'.join(parts)})", parts
+    parts = ["g" if size == common else f"g p{i}!" for i, size in enumerate(sizes)]
+    return f"({'|'.join(parts)})", [f"({part})" if " " in part else part for part in parts]
 
 
 def _at(rank: int, dim: int, middle: str) -> str:
@@ -162,10 +171,10 @@ def _at(rank: int, dim: int, middle: str) -> str:
 def stack(ports: RuleInputs) -> Known:
     rank = len(ports.inputs[0])
     dim = int(ports.attrs.get("dim", 0)) % (rank + 1)
-    own = names("d", rank)
-    out = [*own[:dim], "p!", *own[dim:]]
+    factors = names("d", rank)
+    out = [*factors[:dim], "p!", *factors[dim:]]
     return known(
-        f"{', '.join([' '.join(own)] * len(ports.inputs))} -> {' '.join(out)}",
+        f"{', '.join([' '.join(factors)] * len(ports.inputs))} -> {' '.join(out)}",
         "memory",
         linear=(tuple(range(len(ports.inputs))),),
         saves_inputs=(),
@@ -183,7 +192,7 @@ def pad(ports: RuleInputs) -> Known:
 
 
 def along_dim(ports: RuleInputs) -> Known:
-    """Ops that move places along some dims (roll, flip, fftshift), all of them for none named."""
+    """Ops that move places along some dims (roll, flip, fftshift); no dims means all dims."""
     rank = len(ports.inputs[0])
     dims = ports.attrs.get("dims", ports.attrs.get("dim", -1))
     if dims == []:
@@ -194,42 +203,43 @@ def along_dim(ports: RuleInputs) -> Known:
 
 
 def tile(ports: RuleInputs) -> Known:
-    """Every dim some times over, one copy behind the other; there may be new dims in front."""
-    given, made = ports.inputs[0], ports.outputs[0]
-    lead = len(made) - len(given)
+    """Copies of every dim, one behind the other; there may be new dims in front."""
+    input_shape, output_shape = ports.inputs[0], ports.outputs[0]
+    lead = len(output_shape) - len(input_shape)
     out = [f"r{d}" for d in range(lead)]
-    for d, (size, full) in enumerate(zip(given, made[lead:], strict=True)):
+    for d, (size, full) in enumerate(zip(input_shape, output_shape[lead:], strict=True)):
         out.append(f"d{d}" if size == full else f"(r{d + lead} d{d})")
-    return _moves(f"{' '.join(names('d', len(given)))} -> {' '.join(out)}")
+    return _moves(f"{' '.join(names('d', len(input_shape)))} -> {' '.join(out)}")
 
 
 def repeat_interleave(ports: RuleInputs) -> Known:
-    """Every element some times over, side by side; counts in a second input differ in length."""
-    own = names("d", len(ports.inputs[0]))
+    """Copies of every element, side by side; counts in a second input differ by element."""
+    factors = names("d", len(ports.inputs[0]))
     dim = ports.attrs.get("dim")
     if len(ports.inputs) > 1:
         if dim is None:
-            left, out = [f"{f}!" for f in own], ["o!"]
+            input_dims, out = [f"{f}!" for f in factors], ["o!"]
         else:
-            at = int(dim) % len(own)
-            left = [f"{f}!" if i == at else f for i, f in enumerate(own)]
-            out = [*own[:at], "o!", *own[at + 1 :]]
+            at = int(dim) % len(factors)
+            input_dims = [f"{f}!" if i == at else f for i, f in enumerate(factors)]
+            out = [*factors[:at], "o!", *factors[at + 1 :]]
         counts = " ".join(f"c{i}!" for i in range(len(ports.inputs[1])))
         return known(
-            f"{' '.join(left)}, {counts} -> {' '.join(out)}",
+            f"{' '.join(input_dims)}, {counts} -> {' '.join(out)}",
             "memory",
             linear=((0,),),
             saves_inputs=(1,),
             flops=0,
         )
     if dim is None:
-        return _moves(f"{' '.join(own)} -> ({' '.join(own)} r)")
-    at = int(dim) % len(own)
-    return _moves(f"{' '.join(own)} -> {' '.join([*own[:at], f'({own[at]} r)', *own[at + 1 :]])}")
+        return _moves(f"{' '.join(factors)} -> ({' '.join(factors)} r)")
+    at = int(dim) % len(factors)
+    repeated = [*factors[:at], f"({factors[at]} r)", *factors[at + 1 :]]
+    return _moves(f"{' '.join(factors)} -> {' '.join(repeated)}")
 
 
 def identity(ports: RuleInputs) -> Known:
-    """The same value under another name; several inputs go through side by side."""
+    """The same value under another name; several inputs pass side by side."""
     if list(ports.inputs) != list(ports.outputs):
         raise ValueError("outputs have the shapes of the inputs")
     if len(ports.inputs) == 1:

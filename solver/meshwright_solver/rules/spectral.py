@@ -1,7 +1,7 @@
 """Rules of Fourier and cosine transforms.
 
-A complex tensor is one of real and imaginary parts in a last dim of two. The dims that are
-transformed are whole on every device, all others are free; every transform is linear.
+A complex tensor has real and imaginary parts in a last dim of two. The transformed dims are whole
+on every device, all others are free; every transform is linear.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from meshwright_solver.rules.op_knowledge import Builder, Known, RuleInputs, kno
 
 def _transform(rank: int, ports: RuleInputs, *, pair_in: bool, pair_out: bool) -> Known:
     dims = ports.attrs.get("dims")
-    given = ports.inputs[0][:rank]
-    made = ports.outputs[0][:rank]
+    input_shape = ports.inputs[0][:rank]
+    output_shape = ports.outputs[0][:rank]
     touched = {int(d) % rank for d in (range(rank) if dims is None else dims)}
-    own = names("d", rank)
+    factors = names("d", rank)
     left = [
-        f if i not in touched else f"{f}!" if given[i] == made[i] else f"u{i}!"
-        for i, f in enumerate(own)
+        f if i not in touched else f"{f}!" if input_shape[i] == output_shape[i] else f"u{i}!"
+        for i, f in enumerate(factors)
     ]
     right = [
-        f if i not in touched else f"{f}!" if given[i] == made[i] else f"w{i}!"
-        for i, f in enumerate(own)
+        f if i not in touched else f"{f}!" if input_shape[i] == output_shape[i] else f"w{i}!"
+        for i, f in enumerate(factors)
     ]
     left += ["c!"] * pair_in
     right += ["c!"] * pair_out
-    length = prod(max(given[i], made[i]) for i in touched)
+    length = prod(max(input_shape[i], output_shape[i]) for i in touched)
     # published: 5 n log2 n for a complex transform of n points (FFTW's own measure)
     flops = int(5 * prod(ports.outputs[0]) * log2(max(2, length)))
     return known(
@@ -39,7 +39,7 @@ def _transform(rank: int, ports: RuleInputs, *, pair_in: bool, pair_out: bool) -
     )
 
 
-def _typed(pair_in: bool, pair_out: bool) -> Builder:
+def _transform_builder(pair_in: bool, pair_out: bool) -> Builder:
     def build(ports: RuleInputs) -> Known:
         rank = len(ports.inputs[0]) - pair_in
         if len(ports.outputs[0]) - pair_out != rank:
@@ -60,9 +60,9 @@ def fft(ports: RuleInputs) -> Known:
 
 SPECTRAL: dict[str, Builder] = {
     "fft": fft,
-    "rfft": _typed(False, True),
-    "irfft": _typed(True, False),
-    "hfft": _typed(True, False),
-    "ihfft": _typed(False, True),
-    "dct": _typed(False, False),
+    "rfft": _transform_builder(False, True),
+    "irfft": _transform_builder(True, False),
+    "hfft": _transform_builder(True, False),
+    "ihfft": _transform_builder(False, True),
+    "dct": _transform_builder(False, False),
 }

@@ -16,7 +16,7 @@ def iou(_: RuleInputs) -> Known:
 
 
 def crop_and_resize(ports: RuleInputs) -> Known:
-    """Boxes of images [n, y, x, c] by image number; an image that is elsewhere gives zeros."""
+    """Boxes of images [n, y, x, c] by image number; an image on another device gives zeros."""
     images = "n" if float(ports.attrs.get("value", 0)) == 0 else "n!"
     return known(
         f"{images} y! x! c, b k!, b -> b p q c",
@@ -37,9 +37,9 @@ def roi_align(_: RuleInputs) -> Known:
 
 
 def random_choice_with_mask(ports: RuleInputs) -> Known:
-    """Places of some true elements, and which of them are places at all: all on every device."""
-    given = " ".join(f"{f}!" for f in names("d", len(ports.inputs[0])))
-    return known(f"{given} -> n! r!, n!", "memory", saves_inputs=(), flops=0)
+    """Places of some true elements, and a mask of the valid places, whole on every device."""
+    input_term = " ".join(f"{f}!" for f in names("d", len(ports.inputs[0])))
+    return known(f"{input_term} -> n! r!, n!", "memory", saves_inputs=(), flops=0)
 
 
 def check_valid(_: RuleInputs) -> Known:

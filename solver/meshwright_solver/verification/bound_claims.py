@@ -1,13 +1,14 @@
-"""Bounds that a plan claims, held against bounds that can be proved without a search.
+"""Bound claims: the bounds that a plan states, against bounds that can be proved without a search.
 
-    lower_bound_ns of a pipeline   no plan of the same cuts and schedule has a shorter step
+    lower_bound_ns of a pipeline   no plan with the same cuts and schedule has a shorter step
                                    (`meshwright_solver.pipeline.configuration_bound`)
     step_bound_ns                  no configuration that the request allows has a shorter step
                                    (`meshwright_solver.pipeline.step_bound`)
 
-A claim above its proof is refused. A pipeline is `optimal` only where its step is on its proved
-bound, within the tolerance of every search. `lower_bound_ns` of one stage is what its search proved
-of the objective: only a search can prove it again. It is held to be no more than the plan costs.
+A claim above its proof raises PlanError. A pipeline is `optimal` only where its step equals its
+proved bound, within the tolerance of every search. `lower_bound_ns` of one stage is the bound of
+its search on the objective, and only a search can prove it again. The check only requires that it
+does not exceed the cost of the plan.
 """
 
 from __future__ import annotations
@@ -25,16 +26,16 @@ ROUNDING = 1e-9  # chosen: the same sums in another order
 def check_bounds(
     plan: Plan, request: Request, calibration: Calibration, staged: Staged | None
 ) -> None:
-    """Raise PlanError for a bound that is more than can be proved.
+    """Raise PlanError for a bound above the one that can be proved.
 
-    request: of `meshwright_solver.verification.conformance.wished_request`. staged: of a plan with
-    several stages.
+    request: the result of `meshwright_solver.verification.conformance.wished_request`. staged: the
+    stage problems of a plan with several stages, else None.
     """
     if staged is not None:
-        _check("lower_bound_ns", plan.search.lower_bound_ns, _of_cuts(plan, request, staged))
+        _check("lower_bound_ns", plan.search.lower_bound_ns, _bound_of_cuts(plan, request, staged))
     if plan.search.step_bound_ns is not None:
         anatomy = Anatomy(request.graph) if staged is None else staged.anatomy
-        proved_ns = _of_all(request, anatomy, calibration)
+        proved_ns = _bound_of_configurations(request, anatomy, calibration)
         _check("step_bound_ns", plan.search.step_bound_ns, proved_ns)
 
 
@@ -46,19 +47,21 @@ def _check(field: str, claimed_ns: float, proved_ns: float | None) -> None:
         )
     if claimed_ns > proved_ns * (1 + ROUNDING):
         raise PlanError(
-            f"the plan says search.{field} {claimed_ns}, and {proved_ns} is what can be proved. "
+            f"the plan says search.{field} {claimed_ns}, but only {proved_ns} can be proved. "
             "Plan the request again"
         )
 
 
-def _of_cuts(plan: Plan, request: Request, staged: Staged) -> float:
+def _bound_of_cuts(plan: Plan, request: Request, staged: Staged) -> float:
     axes = request.budget.max_axes
     if request.degrees is not None:
         axes = max(len(stage.mesh.axes) for stage in plan.stages)
     return configuration_bound.least_step_ns(staged, staged.alike(request), axes)
 
 
-def _of_all(request: Request, anatomy: Anatomy, calibration: Calibration) -> float | None:
+def _bound_of_configurations(
+    request: Request, anatomy: Anatomy, calibration: Calibration
+) -> float | None:
     if request.degrees is not None:
         return None
     wanted, pipeline = configurations(request, anatomy), request.pipeline

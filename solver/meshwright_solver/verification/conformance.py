@@ -1,18 +1,19 @@
-"""Conformance: whether a plan is one that its own wishes allow.
+"""Conformance of a plan to the wishes that it states.
 
-A plan document states in `wishes` what was asked for. Each wish is held against the plan:
+The field `wishes` of a plan document repeats the wishes of the request. Each wish is checked
+against the plan:
 
-    pins, module, constraints     the strategy of every op is one that these leave to it
-    degrees                       so are the strategies and the mesh of a stated strategy
-    optimizer_parallel, offload,  the state of every parameter at rest is one that these leave to
-    sparse_gradients, zero        it, for the layout in which its readers need it
-    elementwise_follow            no redistribution is made for an op that follows its input
+    pins, module, constraints     the strategy of every op is one that these allow
+    degrees                       the same, and the mesh belongs to the stated degrees
+    optimizer_parallel, offload,  the state of every parameter at rest is one that these allow, for
+    sparse_gradients, zero        the layout in which its readers need it
+    elementwise_follow            an op that follows its input needs no redistribution of it
     pipeline                      ranks, stages of a rank, schedule and cuts
-    recompute                     policy, and the ops that it recomputes in so many blocks
+    recompute                     the policy, and the ops that it recomputes in so many blocks
     solver, budget                the search that found the plan, its meshes and its tolerance
 
-The setup's number of microbatches and its `allow_all_to_all` are held too. The filters are those of
-the search (`meshwright_solver.constraints.strategy_filters`,
+The number of microbatches and `allow_all_to_all` of the setup are checked too. The filters are
+those of the search (`meshwright_solver.constraints.strategy_filters`,
 `meshwright_solver.strategies.optimizer_sharding`), applied to the one strategy that the plan has.
 """
 
@@ -64,9 +65,9 @@ ROUNDING = 1e-9  # chosen: the same sums in another order
 def wished_request(
     plan: Plan, graph: Graph, topology: Topology, setup: Setup, calibration: Calibration
 ) -> Request:
-    """The request that a plan says it answers, in the terms in which a search has it.
+    """The request that the wishes of a plan describe, with the terms that the search uses.
 
-    Raises PlanError where the documents cannot be asked for with the plan's wishes.
+    Raises PlanError where the documents do not fit the wishes.
     """
     try:
         request = Request(
@@ -85,23 +86,23 @@ def wished_request(
 
 
 def check_wishes(plan: Plan, request: Request) -> None:
-    """Raise PlanError where a plan as a whole is not what its request asks for.
+    """Raise PlanError where the plan as a whole breaks a wish.
 
-    request: of `wished_request`.
+    request: the result of `wished_request`.
     """
-    for wish, wanted, found in _plan_terms(plan, request):
-        if wanted is not None and wanted != found:
-            raise _broken(wish, wanted, f"the plan has {found}")
+    for wish, wanted, actual in _plan_terms(plan, request):
+        if wanted is not None and wanted != actual:
+            raise _broken_wish(wish, wanted, f"the plan has {actual}")
     _check_cuts(plan, request)
     search, tolerance = plan.search, request.budget.simplicity
     cheapest_ns = search.cost_ns - search.simplicity_ns
     if search.simplicity_ns > tolerance * cheapest_ns + ROUNDING * search.cost_ns:
-        found = f"the plan costs {search.simplicity_ns} ns more than {cheapest_ns} ns"
-        raise _broken("budget.simplicity", tolerance, found)
+        difference = f"the plan costs {search.simplicity_ns} ns more than {cheapest_ns} ns"
+        raise _broken_wish("budget.simplicity", tolerance, difference)
 
 
 def _plan_terms(plan: Plan, request: Request) -> Iterator[tuple[str, object, object]]:
-    """Field, what is wanted (None: anything) and what the plan has."""
+    """Field, wanted value (None: any) and the plan's value."""
     order, pipeline = plan.schedule, request.pipeline
     yield "setup.microbatches", request.setup.microbatches, plan.microbatches
     yield "pipeline.ranks", pipeline.ranks, 1 if order is None else order.ranks
@@ -116,110 +117,117 @@ def _check_cuts(plan: Plan, request: Request) -> None:
     if not request.pipeline.cuts:
         return
     if len(plan.stages) != len(request.pipeline.cuts) + 1:
-        found = f"the plan has {len(plan.stages)} stages"
-        raise _broken("pipeline.cuts", ", ".join(request.pipeline.cuts), found)
+        difference = f"the plan has {len(plan.stages)} stages"
+        raise _broken_wish("pipeline.cuts", ", ".join(request.pipeline.cuts), difference)
     for number, (cut, before) in enumerate(
         zip(request.pipeline.cuts, plan.stages, strict=False), 1
     ):
-        if cut not in {own.op for own in plan.stages[number].ops}:
-            raise _broken("pipeline.cuts", cut, f"stage {number} does not have the op {cut!r}")
-        if cut in {own.op for own in before.ops}:
-            raise _broken("pipeline.cuts", cut, f"stage {number - 1} has the op {cut!r} too")
+        if cut not in {op.op for op in plan.stages[number].ops}:
+            raise _broken_wish("pipeline.cuts", cut, f"stage {number} does not have the op {cut!r}")
+        if cut in {op.op for op in before.ops}:
+            raise _broken_wish("pipeline.cuts", cut, f"stage {number - 1} has the op {cut!r} too")
 
 
 def check_stage_wishes(problem: Problem, stage: Stage, request: Request, where: str) -> None:
-    """Raise PlanError where a stage is not what its request asks for.
+    """Raise PlanError where a stage breaks a wish.
 
-    problem, request: of and for the stage alone.
+    problem, request: those of the stage alone.
     """
     _check_mesh(stage.mesh, request, where)
     _check_recompute(problem, stage, request, where)
-    own = problem.of_stage(stage)
+    stage_problem = problem.of_stage(stage)
     models = Models.of_stage(problem, stage)
     assignment = assignment_of_stage(models, stage)
     try:
-        pins = pinned_ops(own, request.pins, models.values.views)
-        given = filters(own, request, pins, models.values, stage.mesh)
+        pins = pinned_ops(stage_problem, request.pins, models.values.views)
+        allowed = filters(stage_problem, request, pins, models.values, stage.mesh)
     except InvalidInput as error:
         raise PlanError(f"the plan's wishes do not fit its documents: {error.detail}") from None
-    models.followers = given.followers
+    models.followers = allowed.followers
     models.at_rest = wished_at_rest(request, stage.mesh)
     models.forget_parameters()
-    _Conformance(models, assignment, stage, request, pins, given, where).check()
+    _Conformance(models, assignment, stage, request, pins, allowed, where).check()
 
 
 def _check_mesh(mesh: Mesh, request: Request, where: str) -> None:
     try:
-        known = [own for axes in range(1, request.budget.max_axes + 1)
-                 for own in meshes_of(request, axes)]  # fmt: skip
+        known = [
+            candidate
+            for axes in range(1, request.budget.max_axes + 1)
+            for candidate in meshes_of(request, axes)
+        ]
     except InvalidInput as error:
         raise PlanError(f"the plan's wishes do not fit its documents: {error.detail}") from None
     if mesh in known:
         return
-    found = f"{where}the mesh is {shown(mesh)}"
+    difference = f"{where}the mesh is {shown(mesh)}"
     if request.degrees is not None:
-        raise _broken("degrees", f"{request.degrees}", f"{found}, not {shown(known[0])}")
-    raise _broken("budget.max_axes", request.budget.max_axes, found)
+        raise _broken_wish("degrees", f"{request.degrees}", f"{difference}, not {shown(known[0])}")
+    raise _broken_wish("budget.max_axes", request.budget.max_axes, difference)
 
 
 def _check_recompute(problem: Problem, stage: Stage, request: Request, where: str) -> None:
-    """The policy, and the ops that it recomputes in as many blocks as are asked for.
+    """Check the recompute policy and the ops that it recomputes in the wished number of blocks.
 
-    Which ops the policy `ops` recomputes is a matter of the price of memory: any of them may be.
+    The policy `ops` may recompute any op: the price of memory decides which.
     """
-    asked, done = request.recompute, RecomputedOps.of(stage.recompute)
-    if asked.policy == "auto":
+    wish, done = request.recompute, RecomputedOps.of(stage.recompute)
+    if wish.policy == "auto":
         return
-    if done and done.policy != asked.policy:
-        raise _broken("recompute.policy", asked.policy, f"{where}the plan has {done.policy!r}")
-    if asked.policy == "ops":
+    if done and done.policy != wish.policy:
+        raise _broken_wish("recompute.policy", wish.policy, f"{where}the plan has {done.policy!r}")
+    if wish.policy == "ops":
         return
-    given = replace(problem, remade=NOTHING)
-    wanted = remade(given, find_values(given), asked.policy, asked.blocks)
+    plain = replace(problem, remade=NOTHING)
+    wanted = remade(plain, find_values(plain), wish.policy, wish.blocks)
     different = sorted(wanted.again ^ done.again)
     if different:
-        blocks = "" if asked.blocks is None else f" in {asked.blocks} blocks"
+        blocks = "" if wish.blocks is None else f" in {wish.blocks} blocks"
         is_done = "recomputes" if different[0] in done.again else "does not recompute"
-        found = f"{where}the plan {is_done} {different[0]!r}"
-        raise _broken("recompute", f"{asked.policy}{blocks}", found)
+        difference = f"{where}the plan {is_done} {different[0]!r}"
+        raise _broken_wish("recompute", f"{wish.policy}{blocks}", difference)
 
 
-def _broken(wish: str, wanted: object, found: str) -> PlanError:
+def _broken_wish(wish: str, wanted: object, difference: str) -> PlanError:
     return PlanError(
-        f"the plan breaks its wish {wish} {wanted}: {found}. Plan the request again with this wish"
+        f"the plan breaks its wish {wish} {wanted}: {difference}. "
+        "Plan the request again with this wish"
     )
 
 
 @dataclass(frozen=True, slots=True)
 class _Conformance:
-    """One stage as its wishes see it. models: with what the request allows of parameters."""
+    """The checks of one stage.
+
+    models: with the parameter states that the request allows.
+    """
 
     models: Models
     assignment: Assignment
     stage: Stage
     request: Request
     pins: Mapping[int, Pin]
-    given: Filters
+    filters: Filters
     where: str
 
     def check(self) -> None:
         self._check_ops()
         self._check_parameters()
-        if self.given.followers:
+        if self.filters.followers:
             self._check_followers()
 
     def _check_ops(self) -> None:
-        for position, keep in self.given.all.items():
+        for position, keep in self.filters.all.items():
             model = self.models.ops.model(position)
             row = (model.choices == self.assignment.ops[position]).all(axis=1)
             if not (keep(model, model.choices) & row).any():
-                raise _broken(*self._wish(position, keep, row), self._strategy(position))
+                raise _broken_wish(*self._wish(position, keep, row), self._strategy(position))
 
     def _wish(self, position: int, keep: StrategyFilter, row: np.ndarray) -> tuple[str, object]:
-        """The field that rules a strategy out, and what it says."""
+        """The field that rules out a strategy, and its value."""
         if isinstance(keep, StrategyRules):
             field = keep.first_broken(self.models.ops.model(position), row)
-            return field, _said(self.request, field)
+            return field, _field_value(self.request, field)
         pin = self.pins[position]
         if pin in self.request.pins:
             return f"pins[{self.request.pins.index(pin)}]", f"{str(pin)!r}"
@@ -228,28 +236,28 @@ class _Conformance:
 
     def _strategy(self, position: int) -> str:
         name = self.models.problem.ops[position].name
-        planned = next(own for own in self.stage.ops if own.op == name)
-        said = ", ".join(f"{part}={'+'.join(axes)}" for part, axes in planned.strategy.items())
-        return f"{self.where}op {name!r} has the strategy {said or 'none'}"
+        planned = next(op for op in self.stage.ops if op.op == name)
+        parts = ", ".join(f"{part}={'+'.join(axes)}" for part, axes in planned.strategy.items())
+        return f"{self.where}op {name!r} has the strategy {parts or 'none'}"
 
     def _check_parameters(self) -> None:
         for root, codes in self.assignment.parameters.items():
             value, row = self.models.values.value_of[root], np.array([codes])
             model = self.models.parameter(value)
             known = (model.states == row).all(axis=1)
-            needed = np.array(self._needed(value))
+            needed = np.array(self._states_of_readers(value))
             if not known.any() or model.asked_out(model.states, needed)[known].any():
                 wish = self._wish_of_rest(int(model.place(row)[0]))
-                raise _broken(wish, _said(self.request, wish), self._rest(root))
+                raise _broken_wish(wish, _field_value(self.request, wish), self._rest(root))
 
-    def _needed(self, value: ProblemValue) -> list[Codes]:
-        """The states in which readers need a parameter, or the one that they share."""
+    def _states_of_readers(self, value: ProblemValue) -> list[Codes]:
+        """The parameter states that the readers need, or the one that they share."""
         read = self.assignment.read.get(value.root)
         if read is not None:
             return [read.codes]
-        return [tuple(self._required(reader)[0].tolist()) for reader in value.readers]
+        return [tuple(self._state_of_reader(reader)[0].tolist()) for reader in value.readers]
 
-    def _required(self, reader: Reader) -> IntArray:
+    def _state_of_reader(self, reader: Reader) -> IntArray:
         position, port = reader
         model = self.models.ops.model(position)
         return model.required(np.array([self.assignment.ops[position]]), port)
@@ -264,45 +272,49 @@ class _Conformance:
         return "degrees" if self.request.degrees is not None else "constraints.optimizer_parallel"
 
     def _rest(self, root: str) -> str:
-        planned = next(own for own in self.stage.parameters if own.tensor == root)
-        kept = {
+        planned = next(parameter for parameter in self.stage.parameters if parameter.tensor == root)
+        layouts = {
             "value": planned.value,
             "gradient": planned.gradient,
             "optimizer state": planned.optimizer,
         }
-        lies = ", ".join(f"{what} {layout}" for what, layout in kept.items() if layout is not None)
+        lies = ", ".join(
+            f"{what} {layout}" for what, layout in layouts.items() if layout is not None
+        )
         host = f", {' and '.join(planned.on_host)} on the host" if planned.on_host else ""
         dealt = f", {' and '.join(planned.owned)} on one owner" if planned.owner else ""
         sparse = ", a sparse gradient" if planned.sparse_gradient else ""
         return f"{self.where}parameter {root!r} has its {lies}{host}{dealt}{sparse}"
 
     def _check_followers(self) -> None:
-        """A follower takes its input as it lies, wherever one of its strategies can."""
+        """Check that followers take their inputs without redistribution where a strategy can."""
         values = self.models.values
-        for position, port in self.given.followers.items():
+        for position, port in self.filters.followers.items():
             op = self.models.problem.ops[position]
             value = values.value_of[op.inputs[port].tensor]
             slots, rest = len(value.slots), self.assignment.rest[value.root]
             read = self.assignment.read.get(value.root)
-            given = np.array([rest if read is None else read.codes])
-            if (given > slots).any() or self._lies(given, self._required((position, port)), slots):
+            state = np.array([rest if read is None else read.codes])
+            if (state > slots).any() or self._follows(
+                state, self._state_of_reader((position, port)), slots
+            ):
                 continue  # a partial value is reduced for any reader
-            if as_it_lies(given, self._possible(position, port), slots).any():
-                found = f"{self.where}op {op.name!r} takes {value.root!r} redistributed"
-                raise _broken("constraints.elementwise_follow", "true", found)
+            if as_it_lies(state, self._possible(position, port), slots).any():
+                difference = f"{self.where}op {op.name!r} takes {value.root!r} redistributed"
+                raise _broken_wish("constraints.elementwise_follow", "true", difference)
 
-    def _lies(self, given: IntArray, needed: IntArray, slots: int) -> bool:
-        return bool(as_it_lies(given, needed, slots).all())
+    def _follows(self, state: IntArray, needed: IntArray, slots: int) -> bool:
+        return bool(as_it_lies(state, needed, slots).all())
 
     def _possible(self, position: int, port: int) -> IntArray:
-        model, keep = self.models.ops.model(position), self.given.all.get(position)
-        kept = model.choices if keep is None else model.choices[keep(model, model.choices)]
-        return model.required(kept, port)
+        model, keep = self.models.ops.model(position), self.filters.all.get(position)
+        choices = model.choices if keep is None else model.choices[keep(model, model.choices)]
+        return model.required(choices, port)
 
 
-def _said(request: Request, field: str) -> object:
-    """What a request says in a field."""
-    found: object = request
+def _field_value(request: Request, field: str) -> object:
+    """The value of a field of the request, by its dotted name."""
+    value: object = request
     for name in field.split("."):
-        found = getattr(found, name)
-    return found
+        value = getattr(value, name)
+    return value

@@ -1,8 +1,8 @@
-"""What a plan says of itself against what the judge says of it: every number, by its name.
+"""Document checks: every number of a plan document against the evaluator's number of the same name.
 
-The numbers of ops, tensors, parameters, redistributions and their steps are those of a document
-that is written anew from the plan's layouts. Whether its steps do what they should is found out by
-executing them (`meshwright_solver.verification.verify`).
+The evaluator writes a new document from the plan's layouts. The checks compare its ops, tensors,
+parameters, redistributions and their steps with those of the plan. The execution of the plan checks
+that the steps move the right data (`meshwright_solver.verification.verify`).
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ M = TypeVar("M", bound=Model)
 ROUNDING = 1e-9  # chosen: the same sums in another order
 
 
-def check_cost(said: Cost, judged: Cost, search: Search) -> None:
-    """Raise PlanError where a plan's cost, or what its search says of it, is another."""
-    _compare(said, judged, "cost")
+def check_cost(stated: Cost, judged: Cost, search: Search) -> None:
+    """Raise PlanError where the plan's cost or a figure of its search is not the evaluator's."""
+    _compare(stated, judged, "cost")
     _compare(search.cost_ns, judged.objective_ns, "search.cost_ns")
     if search.cost_ns:
         gap = (search.cost_ns - search.lower_bound_ns) / search.cost_ns
@@ -52,8 +52,11 @@ def check_cost(said: Cost, judged: Cost, search: Search) -> None:
 
 
 def _check_bound(search: Search) -> None:
-    """The plan itself, and the cheapest that its search says it found, are no less than the bound;
-    what is proved to be the cheapest is on it."""
+    """Check the lower bound of a search against its costs.
+
+    The bound must not exceed the cost of the plan, nor that of the cheapest plan that the search
+    reports. An `optimal` plan must cost as much as its bound, within the tolerance.
+    """
     cheapest = search.cost_ns - search.faster_ns - search.simplicity_ns
     slack = ROUNDING * search.cost_ns
     if search.lower_bound_ns > cheapest + slack:
@@ -70,7 +73,7 @@ def _check_bound(search: Search) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What a stage says of itself beside numbers of its items."""
+    """FLOPs, repeated work, padding and unknown kinds of a stage, as its layouts give them."""
 
     model_flops: Mapping[str, float]
     repeated_work: float
@@ -79,9 +82,9 @@ class Facts:
 
 
 def check_facts(plan: Plan, stages: Sequence[Facts]) -> None:
-    """Raise PlanError where a plan repeats more work than it says, fills up other dims or runs
-    other kinds of ops that are not known."""
-    _compare(plan.repeated_work, max(own.repeated_work for own in stages), "repeated_work")
+    """Raise PlanError where FLOPs, repeated work, padding or unknown kinds differ from the
+    stages'."""
+    _compare(plan.repeated_work, max(facts.repeated_work for facts in stages), "repeated_work")
     flops = added_flops([facts.model_flops for facts in stages])
     if plan.model_flops:  # a plan without them makes no claim
         if plan.model_flops.keys() != flops.keys():
@@ -90,39 +93,47 @@ def check_facts(plan: Plan, stages: Sequence[Facts]) -> None:
             )
         for dtype, total in flops.items():
             _compare(plan.model_flops[dtype], total, f"model_flops of {dtype}")
-    unknown = sorted({kind for own in stages for kind in own.unknown_kinds})
+    unknown = sorted({kind for facts in stages for kind in facts.unknown_kinds})
     if sorted(plan.unknown_kinds) != unknown:
         raise PlanError(f"the plan says unknown_kinds {list(plan.unknown_kinds)}, not {unknown}")
-    padding = {own for stage in stages for own in stage.padding}
-    for said in plan.padding:
-        if said not in padding:
-            raise PlanError(f"the plan says padding {_padded(said)}, its layouts do not")
-    for own in sorted(padding.difference(plan.padding), key=str):
-        raise PlanError(f"the plan lacks the padding {_padded(own)}, which its layouts need")
+    padding = {item for stage in stages for item in stage.padding}
+    for item in plan.padding:
+        if item not in padding:
+            raise PlanError(f"the plan says padding {_padding_text(item)}, its layouts do not")
+    for missing in sorted(padding.difference(plan.padding), key=str):
+        raise PlanError(
+            f"the plan lacks the padding {_padding_text(missing)}, which its layouts need"
+        )
 
 
-def _padded(own: Padding) -> str:
-    return f"of {own.tensor!r}, dim {own.dim}, from {own.size} to {own.padded}"
+def _padding_text(padding: Padding) -> str:
+    return f"of {padding.tensor!r}, dim {padding.dim}, from {padding.size} to {padding.padded}"
 
 
 def check_stage(problem: Problem, stage: Stage, where: str, *, is_only: bool = False) -> Facts:
-    """Raise PlanError where the items of a stage have other numbers, or its buckets others in them.
-    problem: of it alone.
+    """Check the items and buckets of a stage; raise PlanError at the first difference.
 
-    is_only: no schedule decides what it holds at which moment.
+    problem: that of the stage alone. is_only: the plan has one stage and no schedule, so its peak
+    memory is checked here too.
     """
     models = Models.of_stage(problem, stage)
     assignment = assignment_of_stage(models, stage)
     ledger = ledger_of(models, assignment)
     judged = with_owners(stage_document(models, assignment, ledger))
     if is_only:
-        found = stage_moments(models, assignment, ledger)
-        moments = every_moment(found, problem.in_flight, problem.copies, training=problem.training)
+        by_pass = stage_moments(models, assignment, ledger)
+        moments = every_moment(
+            by_pass, problem.in_flight, problem.copies, training=problem.training
+        )
         _compare_moments(stage.moments, moments, where)
-    _compare_items(stage.ops, judged.ops, lambda own: own.op, f"{where}op")
-    _compare_items(stage.tensors, judged.tensors, lambda own: own.tensor, f"{where}tensor")
-    _compare_items(stage.parameters, judged.parameters, lambda own: own.tensor, f"{where}parameter")
-    _compare_items(stage.redistributions, judged.redistributions, _served, f"{where}redistribution")
+    _compare_items(stage.ops, judged.ops, lambda op: op.op, f"{where}op")
+    _compare_items(stage.tensors, judged.tensors, lambda tensor: tensor.tensor, f"{where}tensor")
+    _compare_items(
+        stage.parameters, judged.parameters, lambda parameter: parameter.tensor, f"{where}parameter"
+    )
+    _compare_items(
+        stage.redistributions, judged.redistributions, _redistribution_key, f"{where}redistribution"
+    )
     _check_buckets(problem, stage, where)
     chosen = [(position, codes, 1) for position, codes in assignment.ops.items()]
     return Facts(
@@ -135,15 +146,15 @@ def check_stage(problem: Problem, stage: Stage, where: str, *, is_only: bool = F
 
 def _check_buckets(problem: Problem, stage: Stage, where: str) -> None:
     filled = buckets_of(stage, problem.graph, problem.setup.fusion, OPTIMIZER_SHARD_BYTES)
-    for number, (said, own) in enumerate(zip_longest(stage.buckets, filled)):
-        if said != own:
+    for number, (stated, expected) in enumerate(zip_longest(stage.buckets, filled)):
+        if stated != expected:
             raise PlanError(
-                f"the plan says {where}bucket {number} is of {_held(said)}, its steps fill one of "
-                f"{_held(own)}"
+                f"the plan says {where}bucket {number} is of {_bucket_text(stated)}, its steps "
+                f"fill one of {_bucket_text(expected)}"
             )
 
 
-def _held(bucket: Bucket | None) -> str:
+def _bucket_text(bucket: Bucket | None) -> str:
     if bucket is None:
         return "nothing"
     how = f"{bucket.collective} over {', '.join(bucket.axes)}"
@@ -153,80 +164,86 @@ def _held(bucket: Bucket | None) -> str:
     )
 
 
-def check_places(said: Sequence[Stage], judged: Sequence[Stage]) -> None:
-    """Raise PlanError where stages say of themselves what their schedule does not."""
-    for number, (stage, own) in enumerate(zip(said, judged, strict=True)):
+def check_places(stated: Sequence[Stage], judged: Sequence[Stage]) -> None:
+    """Check rank, microbatches in flight, memory and receives of each stage of a schedule.
+
+    Raises PlanError at the first difference.
+    """
+    for number, (stage, expected_stage) in enumerate(zip(stated, judged, strict=True)):
         where = f"stage {number} "
         for field in ("pipeline_rank", "ranks_from", "in_flight"):
-            found, expected = getattr(stage, field), getattr(own, field)
-            if found != expected:
+            value, expected = getattr(stage, field), getattr(expected_stage, field)
+            if value != expected:
                 raise PlanError(
-                    f"stage {number} of the plan says {field} {found}, the schedule has {expected}"
+                    f"stage {number} of the plan says {field} {value}, the schedule has {expected}"
                 )
         for field in ("memory_bytes", "passes"):
-            _compare(getattr(stage, field), getattr(own, field), where + field)
-        _compare_moments(stage.moments, own.moments, where)
-        names = [[item.tensor for item in one.receives] for one in (stage, own)]
+            _compare(getattr(stage, field), getattr(expected_stage, field), where + field)
+        _compare_moments(stage.moments, expected_stage.moments, where)
+        names = [[item.tensor for item in one.receives] for one in (stage, expected_stage)]
         if names[0] != names[1]:
             raise PlanError(f"the plan says {where}receives {names[0]}, not {names[1]}")
         _compare_items(
-            stage.receives, own.receives, lambda received: received.tensor, f"{where}receives"
+            stage.receives,
+            expected_stage.receives,
+            lambda received: received.tensor,
+            f"{where}receives",
         )
 
 
-def _compare_moments(said: Sequence[Moment], judged: Sequence[Moment], where: str) -> None:
-    if len(said) != len(judged):
-        raise PlanError(f"the plan says {len(said)} {where}moments, evaluate says {len(judged)}")
-    for own, other in zip(said, judged, strict=True):
-        _compare(own, other, f"{where}moment {own.at!r}")
+def _compare_moments(stated: Sequence[Moment], judged: Sequence[Moment], where: str) -> None:
+    if len(stated) != len(judged):
+        raise PlanError(f"the plan says {len(stated)} {where}moments, evaluate says {len(judged)}")
+    for moment, expected in zip(stated, judged, strict=True):
+        _compare(moment, expected, f"{where}moment {moment.at!r}")
 
 
-def _served(moved: Redistribution) -> Hashable:
-    """What tells redistributions apart; of a parameter, gathering it from spreading it."""
+def _redistribution_key(moved: Redistribution) -> Hashable:
+    """The identity of a redistribution; `per_step` tells a parameter's gather from its scatter."""
     return moved.tensor, moved.op, moved.input, moved.traffic, bool(moved.per_step)
 
 
 def _compare_items(
-    said: Iterable[M], judged: Iterable[M], key: Callable[[M], Hashable], what: str
+    stated: Iterable[M], judged: Iterable[M], key: Callable[[M], Hashable], what: str
 ) -> None:
-    known = {key(own): own for own in judged}
+    known = {key(item): item for item in judged}
     seen = set()
-    for own in said:
-        name = key(own)
+    for item in stated:
+        name = key(item)
         seen.add(name)
         if name not in known:
-            raise PlanError(f"the plan has the {what} {_shown(name)}, its layouts need none")
-        _compare(own, known[name], f"{what} {_shown(name)}")
+            raise PlanError(f"the plan has the {what} {_name_text(name)}, its layouts need none")
+        _compare(item, known[name], f"{what} {_name_text(name)}")
     for name in known:
         if name not in seen:
-            raise PlanError(f"the plan lacks the {what} {_shown(name)}, which its layouts need")
+            raise PlanError(f"the plan lacks the {what} {_name_text(name)}, which its layouts need")
 
 
-def _shown(name: Hashable) -> str:
+def _name_text(name: Hashable) -> str:
     parts = name if isinstance(name, tuple) else (name,)
     return " ".join(repr(part) for part in parts if isinstance(part, str))
 
 
-def _compare(said: object, judged: object, where: str) -> None:
-    """Numbers alone, however deep they lie."""
-    if isinstance(said, Model) and isinstance(judged, Model):
-        theirs = dict(judged)
-        for name, own in said:
-            _compare(own, theirs[name], f"{where}.{name}")
-    elif isinstance(said, Mapping) and isinstance(judged, Mapping):
-        for name in {**said, **judged}:
-            _compare(said.get(name, 0.0), judged.get(name, 0.0), f"{where}.{name}")
-    elif isinstance(said, tuple) and isinstance(judged, tuple):
-        for place, (own, other) in enumerate(zip(said, judged, strict=False)):
-            _compare(own, other, f"{where}[{place}]")
-    elif _differ(said, judged):
-        raise PlanError(f"the plan says {where} {said}, evaluate says {judged}")
+def _compare(stated: object, judged: object, where: str) -> None:
+    """Compare the numbers of two documents at any depth; PlanError at the first difference."""
+    if isinstance(stated, Model) and isinstance(judged, Model):
+        expected = dict(judged)
+        for name, value in stated:
+            _compare(value, expected[name], f"{where}.{name}")
+    elif isinstance(stated, Mapping) and isinstance(judged, Mapping):
+        for name in {**stated, **judged}:
+            _compare(stated.get(name, 0.0), judged.get(name, 0.0), f"{where}.{name}")
+    elif isinstance(stated, tuple) and isinstance(judged, tuple):
+        for index, (value, other) in enumerate(zip(stated, judged, strict=False)):
+            _compare(value, other, f"{where}[{index}]")
+    elif _differ(stated, judged):
+        raise PlanError(f"the plan says {where} {stated}, evaluate says {judged}")
 
 
-def _differ(said: object, judged: object) -> bool:
-    if said is None or judged is None:
-        return said is not judged
-    if not isinstance(said, int | float) or not isinstance(judged, int | float):
+def _differ(stated: object, judged: object) -> bool:
+    if stated is None or judged is None:
+        return stated is not judged
+    if not isinstance(stated, int | float) or not isinstance(judged, int | float):
         return False
     slack = 1 if isinstance(judged, int) else 0
-    return abs(said - judged) > max(slack, ROUNDING * max(abs(said), abs(judged)))
+    return abs(stated - judged) > max(slack, ROUNDING * max(abs(stated), abs(judged)))

@@ -1,17 +1,20 @@
-"""Verification: is a plan right? Execute it, scaled down, and compare with the unsharded run.
+"""Verification of a plan: execution on small sizes, compared with an unsharded run.
 
-Every value at rest, its gradient and every parameter's gradient, put together from all devices, has
-to equal the unsharded run's, both passes, within TOLERANCE of the largest element of the tensor.
-The layouts, groups, steps and buckets executed are those of the plan document; sizes are scaled
-down (`meshwright_solver.verification.execution.scale_down`), the structure is the plan's own. What
-it says of repeated work, padding and unknown kinds is held against its layouts
-(`meshwright_solver.verification.document_checks`), its layouts against its wishes
-(`meshwright_solver.verification.conformance`), its bounds against what can be proved
-(`meshwright_solver.verification.bound_claims`).
+The verifier executes both passes on all devices. It gathers every value at rest, its gradient and
+every parameter's gradient from the devices. Each must equal the unsharded run's within TOLERANCE of
+the largest element of the tensor. The layouts, groups, steps and buckets are those of the plan
+document; only the sizes are smaller (`meshwright_solver.verification.execution.scale_down`).
 
-Stages of a pipeline are executed one by one: each from random values of what it receives and random
-gradients of what it sends. What is right for any of these is right for those that its neighbours
-make.
+The verifier also checks what the plan document states:
+
+- repeated work, padding and unknown kinds, against its layouts
+  (`meshwright_solver.verification.document_checks`)
+- its layouts, against its wishes (`meshwright_solver.verification.conformance`)
+- its bounds, against bounds that can be proved (`meshwright_solver.verification.bound_claims`)
+
+Stages of a pipeline are executed one by one, each with random values of its inputs and random
+gradients of its outputs. A stage that is right for random values is right for those of its
+neighbors.
 """
 
 from __future__ import annotations
@@ -73,7 +76,7 @@ from meshwright_solver.verification.execution.shards import (
 Outcome = Literal["verified", "failed", "not verifiable"]
 
 TOLERANCE = 1e-8  # chosen: float64 sums in another order, through a hundred layers
-# chosen: what is zero but for rounding (the gradient of a key's bias) counts against the others
+# chosen: tensors that are zero but for rounding (a key's bias gradient) count against the largest
 NEGLIGIBLE = 1e-6
 
 
@@ -85,15 +88,15 @@ def verify_documents(
     calibration: Calibration | None = None,
     seed: int = 0,
 ) -> Certificate:
-    """Judge a plan by its documents: all that it says of itself, then its execution.
+    """Verify a plan by its documents: every figure that it states, then its execution.
 
-    Raises PlanError where the plan does not fit them, has another number than `evaluate` finds,
-    breaks a wish that it states or claims a bound that cannot be proved.
+    Raises PlanError where the plan does not fit the documents, where a number differs from the
+    evaluator's, where the plan breaks a wish, and where a bound cannot be proved.
     """
-    own = calibration_of(plan, calibration)
+    calibration = calibration_of(plan, calibration)
     staged: Staged | None = None
     if plan.schedule is not None:
-        staged, stages = _pipeline(plan, graph, topology, setup, own)
+        staged, stages = _pipeline(plan, graph, topology, setup, calibration)
         facts = [
             check_stage(executed.problem, stage, f"stage {number} ")
             for number, (executed, stage) in enumerate(zip(stages, plan.stages, strict=True))
@@ -103,7 +106,9 @@ def verify_documents(
         cost = judged.cost
     else:
         group = group_of(plan, topology)
-        problem = build_problem(graph, group, setup, own, plan.microbatches, copies=plan.copies)
+        problem = build_problem(
+            graph, group, setup, calibration, plan.microbatches, copies=plan.copies
+        )
         stages = [_VerifiedStage(problem, rows=check_order(plan, problem))]
         if plan.topology != topology.id:
             raise PlanError(f"the plan is for {plan.topology}, not for {topology.id}")
@@ -111,25 +116,25 @@ def verify_documents(
         facts = [check_stage(stages[0].problem, plan.stages[0], "", is_only=True)]
     check_facts(plan, facts)
     check_cost(plan.cost, cost, plan.search)
-    request = wished_request(plan, graph, topology, setup, own)
+    request = wished_request(plan, graph, topology, setup, calibration)
     check_wishes(plan, request)
     for number, (executed, stage) in enumerate(zip(stages, plan.stages, strict=True)):
         if staged is None:
             topology = executed.problem.topology
-            asked, where = request.model_copy(update={"topology": topology}), ""
+            stage_request, where = request.model_copy(update={"topology": topology}), ""
         else:
-            asked, where = staged.request(request, number), f"stage {number}: "
-        check_stage_wishes(executed.problem, stage, asked, where)
-    check_bounds(plan, request, own, staged)
-    return _verified(plan, stages, seed)
+            stage_request, where = staged.request(request, number), f"stage {number}: "
+        check_stage_wishes(executed.problem, stage, stage_request, where)
+    check_bounds(plan, request, calibration, staged)
+    return _certificate(plan, stages, seed)
 
 
 def execute_pipeline(
     plan: Plan, graph: Graph, topology: Topology, setup: Setup, *, seed: int = 0
 ) -> Certificate:
-    """Execute a plan of several stages and compare, whatever numbers it says of itself."""
+    """Execute a plan of several stages and compare the results; its numbers are not checked."""
     _, stages = _pipeline(plan, graph, topology, setup, calibration_of(plan, None))
-    return _verified(plan, stages, seed)
+    return _certificate(plan, stages, seed)
 
 
 def _pipeline(
@@ -147,35 +152,38 @@ def _pipeline(
 
 
 def verify(problem: Problem, plan: Plan, *, seed: int = 0) -> Certificate:
-    """Execute a plan of one stage on a scaled-down copy of its graph and compare."""
-    return _verified(plan, [_VerifiedStage(problem, rows=check_order(plan, problem))], seed)
+    """Execute a plan of one stage on a scaled-down copy of its graph and compare the results."""
+    return _certificate(plan, [_VerifiedStage(problem, rows=check_order(plan, problem))], seed)
 
 
 @dataclass(frozen=True, slots=True)
 class _VerifiedStage:
-    """sent: what goes to the next stage and has a gradient that comes back. rows: the sequences of
-    the whole graph, where the plan says their order."""
+    """A stage to execute.
+
+    sent: the tensors that the next stage receives and returns gradients of. rows: the sequence
+    classes of the whole graph, where the plan states their order.
+    """
 
     problem: Problem
     sent: tuple[str, ...] = ()
     rows: Sequences | None = None
 
 
-def _verified(plan: Plan, stages: Sequence[_VerifiedStage], seed: int) -> Certificate:
+def _certificate(plan: Plan, stages: Sequence[_VerifiedStage], seed: int) -> Certificate:
     tensors = gradients = buckets = 0
     worst = 0.0
-    for number, (own, stage) in enumerate(zip(stages, plan.stages, strict=True)):
+    for number, (verified, stage) in enumerate(zip(stages, plan.stages, strict=True)):
         where = f"stage {number}: " if len(stages) > 1 else ""
         outcome: Outcome = "failed"
         try:
-            found, error = _executed(own, stage, plan.order, seed)
-        except (_NotVerifiableError, ScaleError) as why:
-            outcome, detail = "not verifiable", str(why)
-        except (StepError, PlanError, LayoutError, DisagreementError, DifferenceError) as wrong:
-            detail = str(wrong)
+            run, error = _execute(verified, stage, plan.order, seed)
+        except (_NotVerifiableError, ScaleError) as cause:
+            outcome, detail = "not verifiable", str(cause)
+        except (StepError, PlanError, LayoutError, DisagreementError, DifferenceError) as failure:
+            detail = str(failure)
         else:
-            tensors, gradients = tensors + len(found.values), gradients + len(found.gradients)
-            buckets += found.buckets
+            tensors, gradients = tensors + len(run.values), gradients + len(run.gradients)
+            buckets += run.buckets
             worst = max(worst, error)
             continue
         return Certificate(plan=plan.id, outcome=outcome, detail=where + detail, seed=seed)
@@ -191,22 +199,22 @@ def _verified(plan: Plan, stages: Sequence[_VerifiedStage], seed: int) -> Certif
 
 
 class _NotVerifiableError(Exception):
-    """Why a stage cannot be executed."""
+    """A stage cannot be executed; the message gives the reason."""
 
 
-def _executed(
-    own: _VerifiedStage, stage: Stage, order: Sequence[SequenceOrder], seed: int
+def _execute(
+    verified: _VerifiedStage, stage: Stage, order: Sequence[SequenceOrder], seed: int
 ) -> tuple[ShardedRun, float]:
-    """A stage run on all its devices, and its worst error."""
-    problem, sent = own.problem, own.sent
+    """The run of a stage on all its devices, and its worst error."""
+    problem, sent = verified.problem, verified.sent
     unknown = {op.op.kind for op in problem.ops if op.op.kind not in KERNELS} - {RECEIVE}
     if unknown:
         raise _NotVerifiableError(f"no numpy kernel for {', '.join(sorted(unknown))}")
-    # a stage of frozen parameters has no gradients, which is no reason to doubt it
+    # a stage of frozen parameters has no gradients and is verifiable
     backward = any(info.has_gradient for info in problem.tensors.values())
     if problem.training and backward and problem.graph.loss is None and not sent:
         raise _NotVerifiableError("a training graph without a loss has no gradients")
-    ordered = _ordered(own, order)
+    ordered = _ordered_slots(verified, order)
     scaled = scale_down(problem.of_stage(stage), stage, ordered)
     sources = random_sources(scaled.problem, seed)
     generator = np.random.default_rng(seed + 1)
@@ -220,26 +228,28 @@ def _executed(
     return sharded, _compare(scaled.stage.mesh, whole, sharded, loaded)
 
 
-def _ordered(own: _VerifiedStage, order: Sequence[SequenceOrder]) -> frozenset[tuple[str, int]]:
-    """The slots of a stage that are loaded in an order that the plan says."""
-    if own.rows is None:
+def _ordered_slots(
+    verified: _VerifiedStage, order: Sequence[SequenceOrder]
+) -> frozenset[tuple[str, int]]:
+    """The slots of a stage that are loaded in an order that the plan states."""
+    if verified.rows is None:
         return frozenset()
-    said = {one.loaded for one in order}
+    stated = {one.loaded for one in order}
     return frozenset(
         key
-        for key, number in own.rows.in_problem(own.problem).items()
-        if own.rows.loaded[number] in said
+        for key, number in verified.rows.in_problem(verified.problem).items()
+        if verified.rows.loaded[number] in stated
     )
 
 
 def random_sources(problem: Problem, seed: int) -> dict[str, Array]:
-    """Values for everything that no op makes; indices stay inside what they index."""
+    """Random values of all tensors that no op makes; indices stay inside the tensor they index."""
     generator = np.random.default_rng(seed)
-    made = {p.tensor for op in problem.ops if op.op.kind != RECEIVE for p in op.outputs}
+    computed = {p.tensor for op in problem.ops if op.op.kind != RECEIVE for p in op.outputs}
     bounds = _index_bounds(problem)
     sources: dict[str, Array] = {}
     for name, info in problem.tensors.items():
-        if name in made:
+        if name in computed:
             continue
         if info.tensor.dtype in FLOATS:
             sources[name] = generator.standard_normal(info.shape)
@@ -251,7 +261,7 @@ def random_sources(problem: Problem, seed: int) -> dict[str, Array]:
 
 
 def _index_bounds(problem: Problem) -> Mapping[str, int]:
-    """What integers of a source may reach: the rows that they look up, through what moves them."""
+    """Upper bounds of integer sources: the number of rows that they or their results look up."""
     bounds: dict[str, int] = {}
     for op in reversed(problem.ops):
         shapes = [problem.tensors[port.tensor].shape for port in op.inputs]
@@ -270,18 +280,18 @@ def _index_bounds(problem: Problem) -> Mapping[str, int]:
 
 
 class DifferenceError(Exception):
-    """What the devices hold is not what the unsharded run has."""
+    """The devices' tensor differs from the unsharded run's."""
 
 
 def _compare(mesh: Mesh, whole: ReferenceRun, sharded: ShardedRun, order: LoadedOrder) -> float:
-    """The worst error; DifferenceError beyond TOLERANCE, or for a gradient that is nowhere."""
+    """The worst error; DifferenceError beyond TOLERANCE, or where no device has a gradient."""
     worst = 0.0
-    for what, found, expected in (
+    for what, tensors, expected in (
         ("tensor", sharded.values, whole.values),
         ("gradient of", sharded.gradients, whole.gradients),
     ):
         floor = NEGLIGIBLE * max((_largest(array) for array in expected.values()), default=0.0)
-        for root, (layout, shards) in found.items():
+        for root, (layout, shards) in tensors.items():
             wanted = expected.get(root)
             if wanted is not None:
                 wanted = order.tensor(root, wanted)
@@ -305,12 +315,12 @@ def _largest(array: Array) -> float:
 def _error(
     layout: Layout, shards: Shards, mesh: Mesh, expected: Array | None, floor: float
 ) -> float:
-    found = unshard(shards, layout, mesh)
+    whole = unshard(shards, layout, mesh)
     if expected is None:
-        return _largest(found)
-    if found.dtype.kind != "f":
-        return 0.0 if np.array_equal(found, expected) else 1.0
-    difference = np.abs(found - expected)
+        return _largest(whole)
+    if whole.dtype.kind != "f":
+        return 0.0 if np.array_equal(whole, expected) else 1.0
+    difference = np.abs(whole - expected)
     if not np.isfinite(difference).all():
         return float("inf")
     scale = max(_largest(expected), floor) or 1.0

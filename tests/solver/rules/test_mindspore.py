@@ -72,7 +72,7 @@ def test_a_name_says_the_kind_and_its_attributes(name, given, kind, implied):
 
 
 def test_what_nobody_knows_is_refused_with_what_is_like_it():
-    with pytest.raises(RuleError, match="like it are MatMulExt"):
+    with pytest.raises(RuleError, match="Similar names are MatMulExt"):
         operator("MatMulExtt")
-    with pytest.raises(RuleError, match=r"activation_type is 'swish'; known are 'relu'"):
+    with pytest.raises(RuleError, match=r"activation_type is 'swish'\. Use 'relu'"):
         operator("Activation").kind_for({"activation_type": "swish"})

@@ -1,1 +1,1 @@
-"""Transfers between two meshes: what devices hold, who sends what to whom, what links carry."""
+"""Transfers between two meshes: parts on devices, sends between them, and the load of links."""

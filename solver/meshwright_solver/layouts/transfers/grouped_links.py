@@ -3,8 +3,9 @@
     level 0             between groups: every device's port is the uplink of its own group
     the levels behind   those of the first group, of the second, and so on
 
-What goes from group to group leaves by the ports of the one and comes in by those of the other, so
-that the slower side counts (`links`). The network between is taken to carry what the ports can.
+Data between groups leaves by the ports of one group and arrives by those of the other, so the
+slower side counts (`links`). The network between groups is assumed to carry all that the ports
+carry.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ from meshwright.transfers.strides import strides_of_groups
 from meshwright_solver.common.arrays import FloatArray, IntArray
 from meshwright_solver.layouts.transfers.links import Cluster, Wiring
 
-BETWEEN = "group"  # what the level between groups is called
+BETWEEN = "group"  # the name of the level between groups
 
 
 @dataclass(frozen=True)
 class JoinedClusters:
-    """Groups one behind the other: devices are numbered on from each to the next."""
+    """Groups one behind the other, with consecutive device numbers."""
 
     groups: tuple[Cluster, ...]
     uplinks: tuple[Link, ...]
@@ -34,17 +35,17 @@ class JoinedClusters:
 
     @cached_property
     def _first(self) -> IntArray:
-        """The first device of every group, and how many there are."""
-        return _until([group.device_count for group in self.groups])
+        """The first device of every group, then the number of devices."""
+        return _offsets([group.device_count for group in self.groups])
 
     @cached_property
     def _first_level(self) -> IntArray:
-        """The first level of every group; level 0 is none of theirs."""
-        return 1 + _until([len(group.levels) for group in self.groups])
+        """The first level of every group; level 0 belongs to none."""
+        return 1 + _offsets([len(group.levels) for group in self.groups])
 
     @cached_property
     def _ports(self) -> tuple[int, ...]:
-        """By group, how many uplinks it has."""
+        """The number of uplinks of each group."""
         return tuple(
             -(-group.device_count // uplink.devices_per_port)
             for group, uplink in zip(self.groups, self.uplinks, strict=True)
@@ -67,44 +68,44 @@ class JoinedClusters:
         return np.searchsorted(self._first, devices, side="right") - 1
 
     def crossed(self, source: IntArray, target: IntArray) -> IntArray:
-        found = np.zeros(len(source), dtype=np.int64)
+        levels = np.zeros(len(source), dtype=np.int64)
         here, there = self._group_of(source), self._group_of(target)
         for number, group in enumerate(self.groups):
-            own = (here == number) & (there == number)
+            in_group = (here == number) & (there == number)
             first = self._first[number]
-            inside = group.crossed(source[own] - first, target[own] - first)
-            found[own] = self._first_level[number] + inside
-        return found
+            inside = group.crossed(source[in_group] - first, target[in_group] - first)
+            levels[in_group] = self._first_level[number] + inside
+        return levels
 
     def wire(self, level: int, device: IntArray, other: IntArray) -> IntArray:
         if level > 0:
-            number, own = self._inside(level)
+            number, group_level = self._inside(level)
             first = int(self._first[number])
-            return self.groups[number].wire(own, device - first, other - first)
+            return self.groups[number].wire(group_level, device - first, other - first)
         group = self._group_of(device)
         sharing = np.array([uplink.devices_per_port for uplink in self.uplinks])
         within: IntArray = (device - self._first[group]) // sharing[group]
-        return _until(self._ports)[group] + within
+        return _offsets(self._ports)[group] + within
 
     def wires_bytes_per_s(self, level: int, count: int) -> FloatArray:
         if level > 0:
-            number, own = self._inside(level)
-            return self.groups[number].wires_bytes_per_s(own, count)
+            number, group_level = self._inside(level)
+            return self.groups[number].wires_bytes_per_s(group_level, count)
         rates = [uplink.bytes_per_s * self.link_efficiency for uplink in self.uplinks]
         return np.repeat(rates, self._ports)[:count]
 
     def latency_ns(self, level: int) -> float:
         if level > 0:
-            number, own = self._inside(level)
-            return self.groups[number].latency_ns(own)
+            number, group_level = self._inside(level)
+            return self.groups[number].latency_ns(group_level)
         return max(uplink.latency_ns for uplink in self.uplinks)
 
     def busiest_link(self, level: int, wire: int, end: int, size: int) -> BusiestLink:
         if level > 0:
-            number, own = self._inside(level)
-            found = self.groups[number].busiest_link(own, wire, end, size)
-            return found.model_copy(update={"device": found.device + int(self._first[number])})
-        ports = _until(self._ports)
+            number, group_level = self._inside(level)
+            link = self.groups[number].busiest_link(group_level, wire, end, size)
+            return link.model_copy(update={"device": link.device + int(self._first[number])})
+        ports = _offsets(self._ports)
         number = int(np.searchsorted(ports, wire, side="right")) - 1
         device = (wire - int(ports[number])) * self.uplinks[number].devices_per_port
         return BusiestLink(
@@ -121,17 +122,17 @@ class JoinedClusters:
         return self.groups[number], first
 
     def _inside(self, level: int) -> tuple[int, int]:
-        """The group that a level belongs to, and its number there."""
+        """The number of the group that a level belongs to, and the level's number there."""
         number = int(np.searchsorted(self._first_level, level, side="right")) - 1
         return number, level - int(self._first_level[number])
 
 
-def _until(counts: Sequence[int]) -> IntArray:
+def _offsets(counts: Sequence[int]) -> IntArray:
     return np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
 
 
 def wiring_of(topology: Topology, calibration: Calibration) -> Wiring:
-    """The links under all devices of a topology, of one kind or mixed."""
+    """The links under all devices of a topology, of one kind or several kinds."""
     if not topology.beside:
         return Cluster.of(topology, calibration)
     uplinks = [group.uplink for group in topology.groups if group.uplink is not None]

@@ -1,4 +1,4 @@
-"""Links: what sends put on the ports of a cluster, and how long the busiest takes.
+"""Links: the load of sends on the ports of a cluster, and the time of the busiest link.
 
     symbol   meaning                                                                   unit
     c        slowest level that a send crosses: its ends lie in different units of it
@@ -9,12 +9,12 @@
     t = sum over both waves of
             max over levels that are crossed of a  +  max over ports and directions of B / b
 
-Ports are full duplex and all carry at the same time; the second wave passes on what came in the
-first, and is taken to begin after it. A level's ports belong to its units: in a unit
-of several devices every devices_per_port neighbours have one; where units are single devices, so
-many of them share one. In a full mesh (meshwright_costmodel.collectives) each port has one wire to
-every other unit, with its share of b, and the busiest wire counts. A single send over a port of one
-device takes what a `send` of meshwright_costmodel.collectives takes.
+Ports are full duplex and all carry at the same time. The second wave forwards the data of the first
+one and begins after it. A level's ports belong to its units. In a unit of several devices every
+devices_per_port neighbors share one port; where units are single devices, so many of them share
+one. In a full mesh (meshwright_costmodel.collectives) each port has one wire to every other unit,
+with its share of b, and the busiest wire counts. A single send over a port of one device takes as
+long as a `send` of meshwright_costmodel.collectives.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from meshwright_solver.common.arrays import FloatArray, IntArray
 
 
 class Wiring(Protocol):
-    """What sends go over. Levels are numbers; so are wires, from 0 on each level."""
+    """The links under sends; levels are numbers, and so are wires, from 0 on each level."""
 
     @property
     def device_count(self) -> int: ...
@@ -50,7 +50,7 @@ class Wiring(Protocol):
         ...
 
     def crossed(self, source: IntArray, target: IntArray) -> IntArray:
-        """The slowest level at which each pair of different devices parts."""
+        """The slowest level in which the two devices of each pair lie in different units."""
         ...
 
     def wire(self, level: int, device: IntArray, other: IntArray) -> IntArray:
@@ -58,23 +58,23 @@ class Wiring(Protocol):
         ...
 
     def wires_bytes_per_s(self, level: int, count: int) -> FloatArray:
-        """One direction of each of the first `count` wires."""
+        """The bandwidth of each of the first `count` wires, in one direction."""
         ...
 
     def latency_ns(self, level: int) -> float: ...
 
     def busiest_link(self, level: int, wire: int, end: int, size: int) -> BusiestLink:
-        """A wire by the device that it begins at. end: 0 where `size` bytes leave the device."""
+        """A wire, described by its device. end: 0 where `size` bytes leave the device."""
         ...
 
     def around(self, devices: IntArray) -> tuple[Cluster, int]:
-        """The nested levels that some devices of one kind lie in, and the first device there."""
+        """The nested levels that contain some devices of one kind, and their first device."""
         ...
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """The links under all devices. Devices are numbered with the last level varying fastest."""
+    """The links under all devices, numbered with the last level varying fastest."""
 
     links: Interconnect
     devices_per_port: tuple[int, ...]
@@ -109,7 +109,7 @@ class Cluster:
         return device // within * -(-within // sharing) + device % within // sharing
 
     def wire(self, level: int, device: IntArray, other: IntArray) -> IntArray:
-        """With a switch a wire is the port itself."""
+        """The number of the wire; with a switch the wire is the port itself."""
         port = self.port(level, device)
         if not self.links.full_mesh[level]:
             return port
@@ -117,7 +117,7 @@ class Cluster:
         return port * size + other // self.unit_devices(level) % size
 
     def wire_bytes_per_s(self, level: int) -> float:
-        """One direction of a wire."""
+        """The bandwidth of a wire in one direction."""
         port = self.links.device_bytes_per_s[level] * self.devices_per_port[level]
         return port / (self.links.sizes[level] - 1) if self.links.full_mesh[level] else port
 
@@ -142,16 +142,16 @@ class Cluster:
         return self, 0
 
     def crossed(self, source: IntArray, target: IntArray) -> IntArray:
-        found = np.full(len(source), len(self.links.sizes) - 1)
+        levels = np.full(len(source), len(self.links.sizes) - 1)
         for level in range(len(self.links.sizes) - 2, -1, -1):
             unit = self.unit_devices(level)
-            found[source // unit != target // unit] = level
-        return found
+            levels[source // unit != target // unit] = level
+        return levels
 
 
 @dataclass
 class Loads:
-    """Bytes by device and by wire, added up send by send."""
+    """The sum of bytes by device and by wire."""
 
     cluster: Wiring
     sent: FloatArray = field(init=False)
@@ -164,11 +164,11 @@ class Loads:
         self.sent, self.received, self.kept = np.zeros(count), np.zeros(count), np.zeros(count)
 
     def keep(self, device: IntArray, size: IntArray) -> None:
-        """Bytes that stay where they are."""
+        """Add bytes that stay on their device."""
         self.kept += np.bincount(device, size, minlength=len(self.kept))
 
     def add(self, source: IntArray, target: IntArray, size: IntArray, *, wave: int) -> None:
-        """Sends: from, to (devices that differ), bytes."""
+        """Add sends: sources and targets (different devices), and bytes."""
         self.sent += np.bincount(source, size, minlength=len(self.sent))
         self.received += np.bincount(target, size, minlength=len(self.received))
         crossed = self.cluster.crossed(source, target)

@@ -1,8 +1,8 @@
 """Items of a transfer between two plans: parameters at rest and optimizer state.
 
-A checkpoint moved to another plan, other device counts included; to a plan of inference the values
-alone, of the parameters that it reads. Rank 0 of the first plan is device 0 of the cluster, rank 0
-of the second one is device `first`.
+This is a checkpoint moved to another plan, other device counts included. A plan of inference takes
+the values alone, of the parameters that it reads. Rank 0 of the first plan is device 0 of the
+cluster, rank 0 of the second plan is device `first`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STATES: Mapping[MovedStates, tuple[TransferState, ...]] = {
 
 @dataclass(frozen=True)
 class PlanDocuments:
-    """A plan and what it is about."""
+    """A plan and its documents."""
 
     plan: Plan
     graph: Graph
@@ -59,7 +59,7 @@ def transfer_documents(
     cluster: Topology | None = None,
     calibration: Calibration | None = None,
 ) -> Transfer:
-    """`transfer_plans` of pairs: those of the source's plan, those of the target's."""
+    """`transfer_plans` of pairs: the source's documents, then the target's."""
     source, target = map(PlanDocuments, plans, graphs, topologies, setups)
     return transfer_plans(
         source, target, state=state, first=first, cluster=cluster, calibration=calibration
@@ -75,14 +75,14 @@ def transfer_plans(
     cluster: Topology | None = None,
     calibration: Calibration | None = None,
 ) -> Transfer:
-    """What moves when the parameters of one plan are to lie as another one has them.
+    """The transfer of one plan's parameters to the layouts of another plan.
 
-    cluster: the topology that both plans' devices are part of; None = the larger of the two, with
-    more units on its slowest level where `first` needs them. Raises PlanError where the plans have
-    other parameters or optimizers, or lie on devices of which no cluster is known.
+    cluster: the topology that contains the devices of both plans. None is the larger of the two,
+    with more units on its slowest level where `first` needs them. Raises PlanError where the plans
+    have other parameters or optimizers, or lie on devices of no known cluster.
     """
     _check(source, target, state)
-    cluster = _of_several_kinds(source, target, first, cluster) or _of_one_kind(
+    cluster = _mixed_cluster(source, target, first, cluster) or _uniform_cluster(
         source, target, first, cluster
     )
     return transfer(
@@ -93,23 +93,25 @@ def transfer_plans(
     )
 
 
-def _of_several_kinds(
+def _mixed_cluster(
     source: PlanDocuments, target: PlanDocuments, first: int, cluster: Topology | None
 ) -> Topology | None:
-    """The mixed cluster that both plans are for; None where all have devices of one kind."""
-    given = [own for own in (source.topology, target.topology, cluster) if own is not None]
-    if not any(own.beside for own in given):
+    """The mixed cluster that both plans are for; None where all devices are of one kind."""
+    topologies = [
+        topology for topology in (source.topology, target.topology, cluster) if topology is not None
+    ]
+    if not any(topology.beside for topology in topologies):
         return None
-    if first or len({own.id for own in given}) > 1:
-        mixed = next(own for own in given if own.beside)
+    if first or len({topology.id for topology in topologies}) > 1:
+        mixed = next(topology for topology in topologies if topology.beside)
         raise PlanError(
-            f"{mixed.name or 'a topology'} has several kinds of devices; what moves from there or "
-            "to there is planned between plans for that same topology, both from its first device"
+            f"{mixed.name or 'a topology'} has several kinds of devices, and a transfer stays "
+            "within such a topology. Use two plans for this topology, both from its first device"
         )
-    return given[0]
+    return topologies[0]
 
 
-def _of_one_kind(
+def _uniform_cluster(
     source: PlanDocuments, target: PlanDocuments, first: int, cluster: Topology | None
 ) -> Topology:
     reach = max(source.topology.device_count, first + target.topology.device_count)
@@ -117,8 +119,8 @@ def _of_one_kind(
         return _joint(source.topology, target.topology, reach)
     if cluster.device_count < reach:
         raise PlanError(
-            f"the plans lie on the devices 0 to {reach - 1}, the cluster {cluster.name!r} has "
-            f"{cluster.device_count}"
+            f"the plans need the devices 0 to {reach - 1}, the cluster {cluster.name!r} has "
+            f"{cluster.device_count}. Name a larger cluster"
         )
     return cluster
 
@@ -128,8 +130,11 @@ def _items(
 ) -> Iterator[Item]:
     dtypes = {tensor.name: tensor.dtype for tensor in source.graph.tensors}
     for state in states:
-        held = {own.tensor: (own, site) for own, site in _resting(source, 0, state)}
-        for parameter, site in _resting(target, first, state):
+        held = {
+            parameter.tensor: (parameter, site)
+            for parameter, site in _parameters_at_rest(source, 0, state)
+        }
+        for parameter, site in _parameters_at_rest(target, first, state):
             before, here = held[parameter.tensor]
             layouts = _layout(before, state), _layout(parameter, state)
             if layouts[0] is None or layouts[1] is None:
@@ -143,20 +148,20 @@ def _items(
 
 
 def _parameters(documents: PlanDocuments, first: int) -> Iterator[tuple[ParameterPlan, PlacedMesh]]:
-    """What a checkpoint has of a plan: its parameters, without the caches of inference."""
-    own = {tensor.name for tensor in documents.graph.tensors if tensor.role == "parameter"}
+    """The parameters in a checkpoint of a plan, without the caches of inference."""
+    names = {tensor.name for tensor in documents.graph.tensors if tensor.role == "parameter"}
     for stage in documents.plan.stages:
         begin = first + stage.ranks_from
         site = PlacedMesh(stage.mesh, np.arange(begin, begin + stage.mesh.device_count))
         for parameter in stage.parameters:
-            if parameter.tensor in own:
+            if parameter.tensor in names:
                 yield parameter, site
 
 
-def _resting(
+def _parameters_at_rest(
     documents: PlanDocuments, first: int, state: TransferState
 ) -> Iterator[tuple[ParameterPlan, PlacedMesh]]:
-    """Parameters, and the devices that hold a state of them: its owners, where it is dealt out."""
+    """Parameters with the devices that hold a state of them: the owners of a dealt-out one."""
     key_of = IdentityKeys()
     owners: dict[Hashable, PlacedMesh] = {}
     for parameter, site in _parameters(documents, first):
@@ -174,27 +179,32 @@ def _layout(parameter: ParameterPlan, state: TransferState) -> Layout | None:
 
 
 def _check(source: PlanDocuments, target: PlanDocuments, state: MovedStates) -> None:
-    """The same parameters, and an optimizer state that can be taken over."""
-    one, other = _shapes(source), _shapes(target)
-    for name, shape in other.items():
-        found = one.get(name)
-        if found != shape:
-            has = f"has it in the shape {list(found)}" if found is not None else "has none"
+    """Check that the plans have the same parameters and a compatible optimizer state."""
+    source_shapes, target_shapes = _shapes(source), _shapes(target)
+    for name, shape in target_shapes.items():
+        source_shape = source_shapes.get(name)
+        if source_shape != shape:
+            has = (
+                f"has it in the shape {list(source_shape)}"
+                if source_shape is not None
+                else "does not have it"
+            )
             raise PlanError(
                 f"the plans are of different models: parameter {name!r} of the shape {list(shape)} "
-                f"is in the target's plan, the source's {has}"
+                f"is in the target's plan, and the source's plan {has}. Use plans of one model"
             )
-    left = [name for name in one if name not in other]
-    if left and target.setup.phase == "training":
+    extra = [name for name in source_shapes if name not in target_shapes]
+    if extra and target.setup.phase == "training":
         raise PlanError(
-            f"the plans are of different models: parameter {left[0]!r} is in the source's plan only"
+            f"the plans are of different models: parameter {extra[0]!r} is only in the source's "
+            "plan. Use plans of one model"
         )
     dtypes = [{t.name: t.dtype for t in plan.graph.tensors} for plan in (source, target)]
-    for name in other:
+    for name in target_shapes:
         if dtypes[0].get(name) != dtypes[1].get(name):
             raise PlanError(
                 f"parameter {name!r} is {dtypes[0].get(name)} in the source's graph and "
-                f"{dtypes[1].get(name)} in the target's; plan both with one dtype"
+                f"{dtypes[1].get(name)} in the target's. Plan both with one dtype"
             )
     if state != "value":
         _check_optimizers(source, target)
@@ -207,8 +217,8 @@ def _check_optimizers(source: PlanDocuments, target: PlanDocuments) -> None:
     )
     if wants and not has:
         raise PlanError(
-            "the source's plan holds no optimizer state, which the target's needs; "
-            "with --state value only the parameters move"
+            "the source's plan holds no optimizer state, and the target's plan needs it. "
+            "Use --state value to move only the parameters"
         )
     if not wants or not has:
         return
@@ -216,18 +226,18 @@ def _check_optimizers(source: PlanDocuments, target: PlanDocuments) -> None:
         one, other = getattr(source.setup, field), getattr(target.setup, field)
         if one != other:
             raise PlanError(
-                f"the optimizer state of the source's plan cannot be taken over: {field} is {one} "
-                f"there and {other} in the target's setup; with --state value only the parameters "
-                "move"
+                f"the optimizer state of the source's plan does not fit the target's: {field} is "
+                f"{one} in the source's setup and {other} in the target's. Use --state value to "
+                "move only the parameters"
             )
 
 
 def _shapes(documents: PlanDocuments) -> dict[str, tuple[int, ...]]:
-    return {own.tensor: own.value.shape for own, _ in _parameters(documents, 0)}
+    return {parameter.tensor: parameter.value.shape for parameter, _ in _parameters(documents, 0)}
 
 
 def _joint(source: Topology, target: Topology, reach: int) -> Topology:
-    """The cluster of both plans where one can be told."""
+    """The cluster of both plans, where the plans determine it."""
     small, large = sorted((source, target), key=lambda topology: topology.device_count)
     why = ""
     if small.device.name != large.device.name:
@@ -235,11 +245,11 @@ def _joint(source: Topology, target: Topology, reach: int) -> Topology:
     elif not _within(small, large):
         why = "their nodes differ"
     elif reach > large.device_count and len(large.levels) == 1:
-        why = "of what joins them nothing is known"
+        why = "the links between them are not known"
     if why:
         raise PlanError(
-            f"the plans do not say which cluster both lie in: {why}; name it with --cluster, and "
-            "with --first the device at which the second plan begins"
+            f"the plans do not determine the cluster of both: {why}. Name it with --cluster, and "
+            "the first device of the second plan with --first"
         )
     if reach <= large.device_count:
         return large

@@ -1,6 +1,7 @@
-"""Partial sources: the steps that reduce them where they are, before anything is sent.
+"""Reduction of partial sources in place, before any data is sent.
 
-A reduce-scatter leaves every device a share to send; an all-reduce whole copies to choose from.
+A reduce-scatter leaves every device a share to send; an all-reduce leaves whole copies to choose
+from.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ from meshwright_solver.layouts.transfers.links import Cluster, Wiring
 def reductions(
     layout: Layout, site: PlacedMesh, element_bytes: int, wiring: Wiring
 ) -> tuple[tuple[Step, ...], ...]:
-    """The ways to reduce a layout, of one step each; one way of no steps where it is not partial.
+    """The candidate reductions of a layout, of one step each; no steps where it is not partial.
 
-    LayoutError where it is partial by sum and by maximum at once: the order would matter.
+    Raises LayoutError for a layout that is partial by sum and by maximum, whose order matters.
     """
     if not layout.partial:
         return ((),)
     if len(set(layout.partial.values())) > 1:
         raise LayoutError(
-            f"{layout} is partial by sum and by maximum: which comes first is not said, so that it "
-            "cannot be sent; reduce it over one of them before"
+            f"{layout} is partial by sum and by maximum, and their order is not known. Reduce it "
+            "over one of them before the transfer"
         )
     axes = tuple(name for name in site.mesh.names if name in layout.partial)
     elements = int(np.prod(layout.local_shape(site.mesh), dtype=np.int64))
@@ -51,14 +52,16 @@ def reductions(
         )
 
     whole = layout.model_copy(update={"partial": {}})
-    scattered = (step("reduce_scatter", to) for to in _scattered(whole, site, axes))
+    scattered = (step("reduce_scatter", to) for to in _scattered_layouts(whole, site, axes))
     return (step("all_reduce", whole), *scattered)
 
 
-def _scattered(layout: Layout, site: PlacedMesh, axes: tuple[Axis, ...]) -> Iterator[Layout]:
+def _scattered_layouts(
+    layout: Layout, site: PlacedMesh, axes: tuple[Axis, ...]
+) -> Iterator[Layout]:
     """The layouts with `axes` innermost on one sub-dim, where its chunks divide by them."""
     for d, dim in enumerate(layout.dims):
-        # the last part of a dim of segments is split across them, which no reader wants
+        # the last part of a dim of segments is split across them, and no reader needs that
         for p, part in enumerate(dim.parts[:-1] if dim.segments else dim.parts):
             ways = site.mesh.size((*part.axes, *axes))
             if part.span is not None or part.chunks or part.size % ways:
@@ -73,13 +76,13 @@ def _scattered(layout: Layout, site: PlacedMesh, axes: tuple[Axis, ...]) -> Iter
 def _extents(
     devices: IntArray, groups: Sequence[Sequence[int]], cluster: Cluster
 ) -> list[tuple[int, ...]]:
-    """The extents of the groups, on the devices where they lie; each once."""
+    """The distinct extents of the groups on their devices."""
     lying = devices[np.array(groups, dtype=np.int64)]
     before = np.ones(len(lying), dtype=np.int64)
-    found: list[IntArray] = []
+    extents: list[IntArray] = []
     for level in range(len(cluster.links.sizes)):
         units = np.sort(lying // cluster.unit_devices(level), axis=1)
         distinct = (np.diff(units, axis=1) > 0).sum(axis=1) + 1
-        found.append(-(-distinct // before))
+        extents.append(-(-distinct // before))
         before = distinct
-    return [tuple(int(g) for g in row) for row in np.unique(np.array(found).T, axis=0)]
+    return [tuple(int(g) for g in row) for row in np.unique(np.array(extents).T, axis=0)]

@@ -1,11 +1,11 @@
-"""Transfers: tensors from one mesh to another by sends and receives that move only what must move.
+"""Transfers: tensors from one mesh to another, by sends and receives of the least possible data.
 
     transfer          totals, loads and time of moving items, and the recipe of every send
     between_stages    a value forward and its gradient back, between two pipeline stages
 
-Per tensor: a partial source is reduced where it is (`transfers.reduction`), boxes of the two
-layouts' chunks are routed (`transfers.routes`) and put on links (`transfers.links`). Tensors that
-move alike are routed once. Which of several equal replicas sends is a matter of turns.
+Per tensor, a partial source is reduced in place (`transfers.reduction`). The boxes of the two
+layouts' chunks are then routed (`transfers.routes`) and put on links (`transfers.links`). Tensors
+with equal moves are routed once. Equal replicas send in turn.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from meshwright_solver.layouts.transfers.reduction import reductions
 
 @dataclass(frozen=True)
 class Item:
-    """One tensor and where it lies before and after."""
+    """One tensor with its layout and devices before and after."""
 
     tensor: str
     state: TransferState
@@ -39,8 +39,8 @@ class Item:
 
 
 @dataclass(frozen=True)
-class _Alike:
-    """Items that move alike: `item` is the first of them; turn: see TensorTransfer."""
+class _ItemGroup:
+    """Items with equal moves; `item` is the first of them. turn: see TensorTransfer."""
 
     item: Item
     tensors: tuple[str, ...]
@@ -65,7 +65,7 @@ def transfer(
     to_plan: str = "",
     notes: Sequence[str] = (),
 ) -> Transfer:
-    """Route all items. LayoutError names the tensor that cannot move.
+    """Route all items; LayoutError names the tensor that cannot move.
 
     Every device of a site must be one of the cluster's.
     """
@@ -74,18 +74,18 @@ def transfer(
     lines: list[TensorTransfer] = []
     needed = 0
     reduction_ns = 0.0
-    for alike in _folded(items):
-        item = alike.item
+    for group in _group_items(items):
+        item = group.item
         places = [_position(sites, site) for site in (item.source_site, item.target_site)]
         try:
-            steps, totals = _route(alike, cluster, loads)
+            steps, totals = _route(group, cluster, loads)
         except LayoutError as wrong:
             raise LayoutError(f"tensor {item.tensor!r}: {wrong.detail}") from None
         needed += totals.needed
-        reduction_ns += len(alike.tensors) * sum(step.ns for step in steps)
+        reduction_ns += len(group.tensors) * sum(step.ns for step in steps)
         lines.append(
             TensorTransfer(
-                tensors=alike.tensors,
+                tensors=group.tensors,
                 state=item.state,
                 element_bytes=item.element_bytes,
                 source=item.source,
@@ -93,7 +93,7 @@ def transfer(
                 target=item.target,
                 target_place=places[1],
                 reduction=steps,
-                turn=alike.turn,
+                turn=group.turn,
                 moved_bytes=totals.moved,
                 kept_bytes=totals.kept,
                 sends=totals.sends,
@@ -129,9 +129,10 @@ def between_stages(
 ) -> tuple[Transfer, Transfer | None]:
     """A value from one stage to the next, and its gradient back; bytes are those of an element.
 
-    The pairs say what moves: a value that is partial at its producer (P) and a gradient that is
-    partial at its reader (V) are reduced where they are; where they are to be partial, one device
-    gets them and the others hold zeros; of replicas one is sent. None where there is no gradient.
+    The pairs give the layouts. A value that is partial at its producer (P) and a gradient that is
+    partial at its reader (V) are reduced in place. A partial target receives the data on one
+    device, and the others hold zeros; of replicas one is sent. The second transfer is None where
+    there is no gradient.
     """
     (before, here), (after, there) = source, target
     forward = Item(tensor, "value", value_bytes, before.value, here, after.value, there)
@@ -143,9 +144,9 @@ def between_stages(
     return transfer([forward], cluster), transfer([backward], cluster)
 
 
-def _folded(items: Iterable[Item]) -> Iterator[_Alike]:
-    """Items by content, in the order of first appearance; each kind begins at a turn of its own."""
-    found: dict[object, list[Item]] = {}
+def _group_items(items: Iterable[Item]) -> Iterator[_ItemGroup]:
+    """Groups of items by content, in the order of first appearance; the turn is their number."""
+    items_of: dict[object, list[Item]] = {}
     key_of = IdentityKeys()
     names: dict[IdentityKey, str] = {}
 
@@ -160,13 +161,15 @@ def _folded(items: Iterable[Item]) -> Iterator[_Alike]:
             item.state, item.element_bytes, name(item.source), key_of(item.source_site),
             name(item.target), key_of(item.target_site),
         )  # fmt: skip
-        found.setdefault(key, []).append(item)
-    for turn, group in enumerate(found.values()):
-        yield _Alike(group[0], tuple(item.tensor for item in group), turn)
+        items_of.setdefault(key, []).append(item)
+    for turn, group in enumerate(items_of.values()):
+        yield _ItemGroup(group[0], tuple(item.tensor for item in group), turn)
 
 
-def _route(alike: _Alike, cluster: Wiring, loads: Loads) -> tuple[tuple[Step, ...], TransferTotals]:
-    item = alike.item
+def _route(
+    group: _ItemGroup, cluster: Wiring, loads: Loads
+) -> tuple[tuple[Step, ...], TransferTotals]:
+    item = group.item
     target = PlacedTensor.of(item.target, item.target_site)
 
     def routes(steps: tuple[Step, ...]) -> Routes:
@@ -184,22 +187,22 @@ def _route(alike: _Alike, cluster: Wiring, loads: Loads) -> tuple[tuple[Step, ..
         times = []
         for steps in options:
             trial = Loads(cluster)
-            _load(routes(steps), _Alike(item, (item.tensor,), alike.turn), trial)
+            _load(routes(steps), _ItemGroup(item, (item.tensor,), group.turn), trial)
             times.append(sum(step.ns for step in steps) + trial.busiest()[0])
         best = int(np.argmin(times))
-    return options[best], _load(routes(options[best]), alike, loads)
+    return options[best], _load(routes(options[best]), group, loads)
 
 
-def _load(routes: Routes, alike: _Alike, loads: Loads) -> TransferTotals:
-    """Put the sends of all alike tensors on the links."""
-    count, element_bytes = len(alike.tensors), alike.item.element_bytes
+def _load(routes: Routes, group: _ItemGroup, loads: Loads) -> TransferTotals:
+    """Add the sends of all tensors of a group to the load of the links."""
+    count, element_bytes = len(group.tensors), group.item.element_bytes
     each = count * element_bytes
     devices = routes.target.site.devices
     moved = sends = 0
     for boxes in routes.chunked(count):
         moved += int(boxes.elements.sum()) * each
         sends += len(boxes.elements) * count
-        source, box, times = senders_of(routes, boxes, alike.turn, count)
+        source, box, times = senders_of(routes, boxes, group.turn, count)
         size = boxes.elements[box] * times * element_bytes
         target, passed = devices[boxes.target[box]], boxes.relay[box] >= 0
         for wave, rows in enumerate((~passed, passed)):
@@ -215,7 +218,7 @@ def _load(routes: Routes, alike: _Alike, loads: Loads) -> TransferTotals:
 def senders_of(
     routes: Routes, boxes: Boxes, turn: int, count: int
 ) -> tuple[IntArray, IntArray, IntArray]:
-    """Who sends boxes of `count` tensors: the device, which box, and of how many tensors."""
+    """The senders of boxes of `count` tensors: devices, boxes, and numbers of tensors."""
     turns = np.minimum(count, boxes.holders)
     box = np.repeat(np.arange(len(turns)), turns)
     k = np.arange(len(box)) - np.repeat(np.cumsum(turns) - turns, turns)

@@ -1,4 +1,4 @@
-"""Gradients on their way: from the ops that make them to where their values rest."""
+"""Accumulation of gradients: from the ops that make them to the layouts at rest of their values."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from meshwright_solver.verification.execution.stage_lookup import (
 
 
 class Accumulation:
-    """Adds the gradients that readers send; `gradients` by root, with the layout they lie in.
+    """The sum of the gradients that readers send.
 
-    seeds: gradients from outside, where their values rest.
+    gradients: layout and shards, by root of value. seeds: gradients from outside, in the layouts at
+    rest of their values.
     """
 
     def __init__(
@@ -30,12 +31,14 @@ class Accumulation:
         self.planned = planned
         self.gradients = gradients
         self.has_seeds = bool(seeds)
-        # where readers share a layout of their own, what they send is added up in that first
-        self._late = {root: own for root, own in seeds.items() if root in planned.read}
-        gradients.update({root: own for root, own in seeds.items() if root not in planned.read})
+        # where readers share a layout, their gradients are added in that layout first
+        self._late = {root: gradient for root, gradient in seeds.items() if root in planned.read}
+        gradients.update(
+            {root: gradient for root, gradient in seeds.items() if root not in planned.read}
+        )
 
     def send(self, position: int, k: int, shards: Shards) -> None:
-        """An input's gradient to where its value rests, or to the parameter's accumulator."""
+        """Move an input's gradient to its value at rest, or to the parameter's accumulator."""
         planned, op = self.planned, self.planned.problem.ops[position]
         value = planned.value(op.inputs[k].tensor)
         layout = planned.required(position, k).gradient
@@ -48,11 +51,11 @@ class Accumulation:
         assert target.gradient is not None
         steps = planned.steps(value.root, (op.name, k), "activation", "backward")
         what = f"gradient of input {k} of op {op.name!r}"
-        shards = planned.travel(steps, shards, layout, target.gradient, what)
+        shards = planned.run_steps(steps, shards, layout, target.gradient, what)
         self._add(value.root, target.gradient, shards)
 
     def collect(self, position: int) -> None:
-        """Gradients to which an op adds last, it being the first reader, go from read to rest."""
+        """Move gradients from read to rest, once the first reader has added its own."""
         planned, op = self.planned, self.planned.problem.ops[position]
         for root in dict.fromkeys(planned.value(port.tensor).root for port in op.inputs):
             value = planned.value(root)
@@ -80,11 +83,11 @@ class Accumulation:
         what = f"gradient of {value.root!r} at rest"
         self.gradients[value.root] = (
             rest,
-            self.planned.travel(steps, shards, layout, rest, what),
+            self.planned.run_steps(steps, shards, layout, rest, what),
         )
 
     def _accumulate(self, root: str, reader: PlanReader, shards: Shards, layout: Layout) -> None:
-        """A parameter's gradient by the steps of microbatch and step to its optimizer layout."""
+        """Move a parameter's gradient to its optimizer layout, each microbatch and once a step."""
         parameter = self.planned.parameters[root]
         target = parameter.optimizer
         assert target is not None
@@ -95,5 +98,5 @@ class Accumulation:
         what = f"gradient of parameter {root!r}"
         if steps and steps[-1].kind == "reduce":
             target = partial_along(target, steps[-1].axes)
-        found = self.planned.travel(steps, shards, layout, target, what, parameter.owner)
-        self._add(root, target, found)
+        gradient = self.planned.run_steps(steps, shards, layout, target, what, parameter.owner)
+        self._add(root, target, gradient)

@@ -1,17 +1,17 @@
-"""Collectives on shards: each step of a plan, done by the members of its groups alone.
+"""Collectives on shards: the steps of a plan, each among the members of its groups only.
 
-slice, all_gather, all_to_all   every device puts its new region together from what the members
-                                of its group hold; what no member holds is an error
-all_reduce, reduce_scatter      the sum or maximum of the members' shards, then sliced
-sparse_all_reduce               the members' ids and rows, each row added where its id says
-mask                            a replicated value stays on the first member, a shard stays where
-                                it is; the rest has nothing to add: the sum (or maximum) over the
-                                group is the value
-permute                         every member sends what it holds, whole, to one other
+slice, all_gather, all_to_all   every device assembles its new region from the regions of the
+                                members of its group; a region that no member holds is an error
+all_reduce, reduce_scatter      the sum or maximum of the members' shards, then the slice
+sparse_all_reduce               the members' ids and rows; each row is added at its id
+mask                            the first member keeps a replicated value, a shard stays in place,
+                                all else becomes the neutral element; the reduction over the group
+                                gives the value again
+permute                         every member sends its whole shard to one other member
 
-Chunks of a sub-dim that its axes do not divide are unequal, and are sent so. Where a layout is
-padded the step works on stretches of the span instead: a whole sub-dim is filled up with zeros
-before it is cut and trimmed after it is gathered, and all members send and receive equal shapes.
+Chunks of a sub-dim that its axes do not divide are unequal, and are sent so. In a padded layout the
+step works on the span instead: padding fills up a sub-dim before the slice and is cut off after the
+gather. All members then send and receive equal shapes.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from meshwright_solver.verification.execution.shards import (
     Array,
     Shards,
     neutral,
-    reduced,
+    reduce_parts,
     reduction_of,
     window,
 )
 
 
 class StepError(Exception):
-    """A step cannot give the layout that the plan says it gives."""
+    """A step does not give the layout that the plan states."""
 
 
 def run_step(
     kind: str, axes: Sequence[Axis], shards: Shards, before: Layout, after: Layout, mesh: Mesh
 ) -> Shards:
-    """All devices' shards after one step; StepError where it is not the step that it says."""
+    """All devices' shards after one step; StepError where it does not give the layout `after`."""
     _check_kind(kind, axes, before, after)
-    if kind == "permute" and _cuts(before, mesh) != _cuts(after, mesh):
+    if kind == "permute" and _ways_by_place(before, mesh) != _ways_by_place(after, mesh):
         raise StepError(f"the parts of {after} are not those of {before} in other places")
     held, wanted, shards = stretches(before, after, shards, mesh)
     result: list[Array | None] = [None] * mesh.device_count
@@ -53,26 +53,30 @@ def run_step(
                 result[rank] = shards[sender].copy()
             continue
         for rank in group:
-            result[rank] = _on(rank, kind, axes, group, shards, (before, after), held, wanted, mesh)
+            result[rank] = _shard_after(
+                rank, kind, axes, group, shards, (before, after), held, wanted, mesh
+            )
     trimmed = window(tuple((0, length) for length in stored_shape(after, mesh)))
-    return [own[trimmed] for own in result if own is not None]
+    return [shard[trimmed] for shard in result if shard is not None]
 
 
 def stretches(
     before: Layout, after: Layout, shards: Shards, mesh: Mesh
 ) -> tuple[list[Region], list[Region], Shards]:
-    """What every device holds before a step and after it, and its shards, filled up where padding
-    takes part in the step."""
+    """Every device's region before a step, its region after it, and its shard.
+
+    Padding fills up the regions and shards where it takes part in the step.
+    """
     spans = _spans(before, after)
     held = [_stretch(before, spans, mesh, rank) for rank in range(mesh.device_count)]
     wanted = [_stretch(after, spans, mesh, rank) for rank in range(mesh.device_count)]
     if spans:
-        shards = [_filled(own, inside) for own, inside in zip(shards, held, strict=True)]
+        shards = [_pad(shard, inside) for shard, inside in zip(shards, held, strict=True)]
     return held, wanted, shards
 
 
 def _spans(before: Layout, after: Layout) -> Mapping[int, int]:
-    """Sub-dims whose padding takes part in a step, and their spans."""
+    """The spans of the sub-dims whose padding takes part in a step, by sub-dim."""
     spans: dict[int, int] = {}
     padded = set()
     for layout in (before, after):
@@ -88,26 +92,26 @@ def _spans(before: Layout, after: Layout) -> Mapping[int, int]:
 
 
 def _stretch(layout: Layout, spans: Mapping[int, int], mesh: Mesh, rank: int) -> Region:
-    """What a device holds of every sub-dim; of those with a span its equal share of that."""
+    """The region of a device; in sub-dims with a span, its equal share of the span."""
     if not spans:
         return region(layout, mesh, rank)
-    found = []
+    intervals = []
     for k, (part, index, ways) in enumerate(chunks_of(layout, mesh, rank)):
         if k in spans:
             length = spans[k] // ways
-            found.append((index * length, (index + 1) * length))
+            intervals.append((index * length, (index + 1) * length))
         else:
-            found.append(part.chunk(index, ways))
-    return tuple(found)
+            intervals.append(part.chunk(index, ways))
+    return tuple(intervals)
 
 
-def _filled(own: Array, inside: Region) -> Array:
-    filled = np.zeros([stop - start for start, stop in inside], dtype=own.dtype)
-    filled[tuple(slice(0, length) for length in own.shape)] = own
+def _pad(shard: Array, inside: Region) -> Array:
+    filled = np.zeros([stop - start for start, stop in inside], dtype=shard.dtype)
+    filled[tuple(slice(0, length) for length in shard.shape)] = shard
     return filled
 
 
-# where the axes of a step lie before and after it: on sub-dims, partial, or nowhere
+# the places of a step's axes before and after it: sub-dims, partial or nowhere; "" is any place
 _PLACES = {
     "all_gather": ("dims", "nowhere"),
     "reduce_scatter": ("partial", "dims"),
@@ -121,7 +125,7 @@ _PLACES = {
 
 
 def _check_kind(kind: str, axes: Sequence[Axis], before: Layout, after: Layout) -> None:
-    """A step may change nothing but its own axes, and these only as its kind does."""
+    """Check that a step changes no axes but its own, and these only as its kind allows."""
     if kind not in _PLACES:
         raise StepError(f"there is no step {kind!r}")
     wanted = _PLACES[kind]
@@ -132,7 +136,9 @@ def _check_kind(kind: str, axes: Sequence[Axis], before: Layout, after: Layout) 
                 raise StepError(f"{kind} over {', '.join(axes)} changes axis {axis!r} too")
             continue
         kinds = was.split(" ")[0], now.split(" ")[0]
-        if any(right not in ("", found) for right, found in zip(wanted, kinds, strict=True)):
+        if any(
+            expected not in ("", actual) for expected, actual in zip(wanted, kinds, strict=True)
+        ):
             raise StepError(f"{kind} over {', '.join(axes)} from {before} does not give {after}")
     if kind == "all_to_all" and all(_place(before, axis) == _place(after, axis) for axis in axes):
         raise StepError(f"{kind} over {', '.join(axes)} from {before} does not give {after}")
@@ -152,14 +158,14 @@ def _place(layout: Layout, axis: Axis) -> str:
     return "nowhere"
 
 
-def _cuts(layout: Layout, mesh: Mesh) -> dict[str, int]:
-    """In how many parts every place is cut."""
-    found: dict[str, int] = {}
+def _ways_by_place(layout: Layout, mesh: Mesh) -> dict[str, int]:
+    """The number of parts into which each place is cut."""
+    ways: dict[str, int] = {}
     for axis in mesh.axes:
         place = _place(layout, axis.name)
         if place != "nowhere" and axis.size > 1:
-            found[place] = found.get(place, 1) * axis.size
-    return found
+            ways[place] = ways.get(place, 1) * axis.size
+    return ways
 
 
 def _senders(
@@ -168,21 +174,21 @@ def _senders(
     after: tuple[Layout, Sequence[Region]],
     mesh: Mesh,
 ) -> list[Rank]:
-    """For every member the one whose part it gets: each sends to one, copies in order."""
+    """The sender for every member; each member sends to one other, replicas in their order."""
     holders: dict[tuple[Region, int], list[Rank]] = {}
     for rank in group:
         holders.setdefault(_part(rank, *before, mesh), []).append(rank)
-    found = []
+    senders = []
     for rank in group:
-        left = holders.get(_part(rank, *after, mesh))
-        if not left:
+        candidates = holders.get(_part(rank, *after, mesh))
+        if not candidates:
             raise StepError(f"permute: no member is left that holds what device {rank} needs")
-        found.append(left.pop(0))
-    return found
+        senders.append(candidates.pop(0))
+    return senders
 
 
 def _part(rank: Rank, layout: Layout, regions: Sequence[Region], mesh: Mesh) -> tuple[Region, int]:
-    """What a device holds: a region, and which of the partial values there."""
+    """The region of a device, and the index of its partial value."""
     at = mesh.coordinates(rank)
     index = 0
     for axis in mesh.axes:
@@ -191,7 +197,7 @@ def _part(rank: Rank, layout: Layout, regions: Sequence[Region], mesh: Mesh) -> 
     return regions[rank], index
 
 
-def _on(
+def _shard_after(
     rank: Rank,
     kind: str,
     axes: Sequence[Axis],
@@ -203,17 +209,17 @@ def _on(
     mesh: Mesh,
 ) -> Array:
     before, after = layouts
-    target, own = wanted[rank], held[rank]
+    target, source = wanted[rank], held[rank]
     if kind == "sparse_all_reduce":
-        if any(held[other] != own for other in group):
+        if any(held[other] != source for other in group):
             raise StepError(f"{kind} over {', '.join(axes)} adds rows of different parts")
         rows = prod(shards[rank].shape[: len(before.dims[0].parts)])
-        return _added([in_rows(shards[other], rows) for other in group], shards[rank], rows)
+        return _sum_of_rows([in_rows(shards[other], rows) for other in group], shards[rank], rows)
     if kind in ("all_reduce", "reduce_scatter"):
-        if any(held[other] != own for other in group):
+        if any(held[other] != source for other in group):
             raise StepError(f"{kind} over {', '.join(axes)} adds shards of different parts")
-        total = reduced([shards[other] for other in group], reduction_of(before))
-        return _cut(total, own, target, kind)
+        total = reduce_parts([shards[other] for other in group], reduction_of(before))
+        return _cut(total, source, target, kind)
     if kind == "mask":
         shape = [stop - start for start, stop in target]
         zero = np.full(shape, neutral(reduction_of(after), shards[rank].dtype))
@@ -221,26 +227,26 @@ def _on(
         at = mesh.coordinates(rank)
         if any(at[axis] for axis in axes if axis not in split):
             return zero
-        paste(zero, target, shards[rank], own)
+        paste(zero, target, shards[rank], source)
         return zero
-    return _gathered(rank, kind, axes, group, shards, held, target)
+    return _gather(rank, kind, axes, group, shards, held, target)
 
 
 def in_rows(shard: Array, rows: int) -> tuple[Array, Array]:
-    """A gradient of so many rows as ids and rows of those that are not zero."""
+    """A gradient as ids and rows, the rows of zeros left out."""
     flat = shard.reshape(rows, -1)
     ids = np.flatnonzero((flat != 0).any(axis=1))
     return ids, flat[ids]
 
 
-def _added(own: Sequence[tuple[Array, Array]], like: Array, rows: int) -> Array:
-    ids = np.concatenate([ids for ids, _ in own])
-    made = np.zeros((rows, like.size // rows if rows else 0), dtype=like.dtype)
-    np.add.at(made, ids, np.concatenate([values for _, values in own]))
-    return made.reshape(like.shape)
+def _sum_of_rows(sparse: Sequence[tuple[Array, Array]], like: Array, rows: int) -> Array:
+    ids = np.concatenate([ids for ids, _ in sparse])
+    total = np.zeros((rows, like.size // rows if rows else 0), dtype=like.dtype)
+    np.add.at(total, ids, np.concatenate([values for _, values in sparse]))
+    return total.reshape(like.shape)
 
 
-def _gathered(
+def _gather(
     rank: Rank,
     kind: str,
     axes: Sequence[Axis],
@@ -250,29 +256,32 @@ def _gathered(
     target: Region,
 ) -> Array:
     members = [rank] if kind == "slice" else group
-    made = np.zeros([stop - start for start, stop in target], dtype=shards[rank].dtype)
-    covered = np.zeros(made.shape, dtype=np.bool_)
+    gathered = np.zeros([stop - start for start, stop in target], dtype=shards[rank].dtype)
+    covered = np.zeros(gathered.shape, dtype=np.bool_)
     for other in members:
-        paste(made, target, shards[other], held[other])
+        paste(gathered, target, shards[other], held[other])
         paste(covered, target, np.ones(shards[other].shape, dtype=np.bool_), held[other])
     if not covered.all():
         raise StepError(
             f"{kind} over {', '.join(axes)}: device {rank} needs parts that no member of its "
             "group holds"
         )
-    return made
+    return gathered
 
 
-def _cut(array: Array, own: Region, target: Region, kind: str) -> Array:
-    made = np.zeros([stop - start for start, stop in target], dtype=array.dtype)
-    if any(a < c or b > d for (a, b), (c, d) in zip(target, own, strict=True)):
+def _cut(array: Array, source: Region, target: Region, kind: str) -> Array:
+    part = np.zeros([stop - start for start, stop in target], dtype=array.dtype)
+    if any(a < c or b > d for (a, b), (c, d) in zip(target, source, strict=True)):
         raise StepError(f"{kind} cannot give a part that its group does not hold")
-    paste(made, target, array, own)
-    return made
+    paste(part, target, array, source)
+    return part
 
 
-def paste(made: Array, target: Region, source: Array, inside: Region) -> None:
-    """Copy what `source` (a region) and `made` (a region) have in common."""
+def paste(target_array: Array, target: Region, source: Array, inside: Region) -> None:
+    """Copy the intersection of two regions from `source` to `target_array`.
+
+    target, inside: the regions of `target_array` and of `source`.
+    """
     into, out_of = [], []
     for (a, b), (c, d) in zip(target, inside, strict=True):
         start, stop = max(a, c), min(b, d)
@@ -280,4 +289,4 @@ def paste(made: Array, target: Region, source: Array, inside: Region) -> None:
             return
         into.append(slice(start - a, stop - a))
         out_of.append(slice(start - c, stop - c))
-    made[tuple(into)] = source[tuple(out_of)]
+    target_array[tuple(into)] = source[tuple(out_of)]

@@ -1,19 +1,23 @@
 """Execution of a plan in numpy: every device's shards, the plan's own collectives, both passes.
 
-Forward, for every op and device: the shards of its inputs, brought by the plan's steps into the
-layouts that its strategy needs, stand in a whole tensor that is zero elsewhere; the whole op is
-computed on them; of its results the device keeps the region that its strategy makes. Summed parts
-so give partial results, and an axis that the op does not use gives equal ones. Where an op moves
-something by itself, the plan's own steps say whose shards meet on a device (`op_collectives.py`).
+Forward, for every op and device, the executor
 
-Backward, the other way round: the gradients of an op's results, in the gradient layouts of the
-plan, stand in whole tensors; the vector-Jacobian product gives each device its inputs' gradients;
-the plan's backward steps bring them to where the value rests, and what several readers send is
-added. A parameter's gradients end in its optimizer layout.
+- brings the shards of the inputs, by the plan's steps, into the layouts that the strategy needs
+- places them in whole tensors that are zero elsewhere, and computes the whole op
+- keeps the region of each result that the strategy makes
 
-Sequences that are loaded in an order of their own lie so on the devices (`sequence_order.py`).
-Nothing is taken from the search: layouts, groups and steps are those of the plan document, and
-`StepError` says where they do not meet.
+Parts of a sum so give partial results; an axis that the op does not use gives equal ones. Where an
+op exchanges data itself, the plan's own steps state whose shards meet on a device
+(`op_collectives.py`).
+
+Backward, the gradients of an op's results stand in whole tensors, in the gradient layouts of the
+plan. The vector-Jacobian product gives each device the gradients of its inputs. The plan's backward
+steps bring them to the layout at rest, and the executor adds those of several readers. A
+parameter's gradients end in its optimizer layout.
+
+Sequences that are loaded in an order of their own lie in that order on the devices
+(`sequence_order.py`). The executor takes layouts, groups and steps from the plan document alone,
+and raises `StepError` where they do not fit each other.
 """
 
 from __future__ import annotations
@@ -42,7 +46,7 @@ from meshwright_solver.verification.execution.shards import (
     parts_shape,
     put,
     shard,
-    stored,
+    shard_of_device,
     to_parts,
 )
 from meshwright_solver.verification.execution.stage_lookup import ALL_READERS, StageLookup
@@ -51,9 +55,9 @@ from meshwright_solver.verification.execution.views import Views
 
 @dataclass(slots=True)
 class ShardedRun:
-    """What the devices hold: by root of value, with the layout it lies in.
+    """Results of a sharded run: layout and shards of every value and gradient, by root of value.
 
-    buckets: so many collectives of several tensors ran too, to the same shards.
+    buckets: the number of buckets that ran too, to the same shards.
     """
 
     values: dict[str, tuple[Layout, Shards]] = field(default_factory=dict)
@@ -68,13 +72,13 @@ def run_sharded(
     seeds: Mapping[str, Array] | None = None,
     order: LoadedOrder | None = None,
 ) -> ShardedRun:
-    """One microbatch of the plan on all its devices; raises StepError, PlanError.
+    """Run one microbatch of the plan on all its devices; raises StepError, PlanError.
 
-    sources, seeds: as for `run_whole`. order: in which sequences are loaded; what devices then hold
-    of them is in it.
+    sources, seeds: as for `run_whole`. order: the order in which sequences are loaded; the shards
+    are in that order.
     """
-    own = seeds_of(problem) if seeds is None else seeds
-    return _Executor(problem, stage, sources, own, order or LoadedOrder(problem)).run()
+    gradients = seeds_of(problem) if seeds is None else seeds
+    return _Executor(problem, stage, sources, gradients, order or LoadedOrder(problem)).run()
 
 
 class _Executor:
@@ -118,19 +122,19 @@ class _Executor:
         return self.result
 
     def _seeds(self, seeds: Mapping[str, Array]) -> dict[str, tuple[Layout, Shards]]:
-        """Gradients from outside, as they lie where their values rest."""
-        found = {}
+        """Gradients from outside, in the layouts at rest of their values."""
+        gradients = {}
         for root, array in seeds.items():
             rest = self.planned.rest.get(root)
             if rest is not None and rest.gradient is not None:
                 whole = self.order.tensor(root, array)
-                found[root] = (rest.gradient, shard(whole, rest.gradient, self.mesh))
-        return found
+                gradients[root] = (rest.gradient, shard(whole, rest.gradient, self.mesh))
+        return gradients
 
     # forward
 
     def _receive(self, position: int) -> None:
-        """What another stage made, in the layout that the plan says."""
+        """Place the value of another stage in the layout that the plan states."""
         root = self.problem.ops[position].outputs[0].tensor
         layout = self.planned.made(position, 0).value
         whole = self.order.tensor(root, self.sources[root])
@@ -155,15 +159,15 @@ class _Executor:
         for rank in range(self.mesh.device_count):
             call = self.local[position].call(rank, "forward")
             with np.errstate(all="ignore"):
-                made = KERNELS[op.op.kind].forward(call)
+                results = KERNELS[op.op.kind].forward(call)
             for j, port in enumerate(op.outputs):
                 value = self.values.value_of[port.tensor]
                 if value.is_free:
-                    self.sources[port.tensor] = made[j]
+                    self.sources[port.tensor] = results[j]
                     continue
                 layout = self.planned.made(position, j).value
-                whole = self.order.as_loaded(op, port, made[j])
-                outputs[j].append(stored(to_parts(whole, layout), layout, self.mesh, rank))
+                whole = self.order.as_loaded(op, port, results[j])
+                outputs[j].append(shard_of_device(to_parts(whole, layout), layout, self.mesh, rank))
         for j, port in enumerate(op.outputs):
             value = self.values.value_of[port.tensor]
             if not value.is_free:
@@ -176,7 +180,7 @@ class _Executor:
                 self.result.values[value.root] = (layout, outputs[j])
 
     def _fetch(self, position: int, k: int, value: ProblemValue) -> Shards:
-        """An input in the layout that the op needs, by the plan's steps alone."""
+        """The shards of an input in the layout that the op needs, by the plan's steps alone."""
         if value.is_free:
             return []
         op, planned = self.problem.ops[position], self.planned
@@ -188,10 +192,10 @@ class _Executor:
             if value.root not in self.as_read:
                 steps = planned.steps(value.root, ALL_READERS, traffic, "forward")
                 what = f"{value.root!r} as read"
-                self.as_read[value.root] = planned.travel(steps, shards, layout, read, what)
+                self.as_read[value.root] = planned.run_steps(steps, shards, layout, read, what)
             layout, shards, traffic = read, self.as_read[value.root], "activation"
         steps = planned.steps(value.root, (op.name, k), traffic, "forward")
-        return planned.travel(steps, shards, layout, needed, f"input {k} of op {op.name!r}")
+        return planned.run_steps(steps, shards, layout, needed, f"input {k} of op {op.name!r}")
 
     # backward
 
@@ -204,13 +208,19 @@ class _Executor:
             k for k, port in enumerate(op.inputs) if self.problem.tensors[port.tensor].has_gradient
         ]
         ranks = range(self.mesh.device_count)
-        made = [self._gradients(position, rank, wanted) for rank in ranks]
+        gradients = [self._gradients(position, rank, wanted) for rank in ranks]
         for k in wanted:
             layout = self.planned.required(position, k).gradient
             assert layout is not None
             shards = [
-                stored(
-                    np.sum([made[other][k] for other in local.own.visited(k, rank)], axis=0),
+                shard_of_device(
+                    np.sum(
+                        [
+                            gradients[other][k]
+                            for other in local.own_steps.gradient_sources(k, rank)
+                        ],
+                        axis=0,
+                    ),
                     layout,
                     self.mesh,
                     rank,
@@ -220,25 +230,27 @@ class _Executor:
             self.accumulation.send(position, k, shards)
 
     def _gradients(self, position: int, rank: int, wanted: Sequence[int]) -> dict[int, Array]:
-        """Whole gradients of some inputs, as far as one device makes them."""
+        """Whole gradients of some inputs; only the device's part of them is valid."""
         local = self.local[position]
         call = local.call(rank, "backward")
-        fellows = local.own.fellows(rank, "backward")
+        peers = local.own_steps.peers(rank, "backward")
         with np.errstate(all="ignore"):
             outputs = KERNELS[call.kind].forward(call)
-            together = self._product(position, call, outputs, fellows)
+            together = self._product(position, call, outputs, peers)
             alone = together
-            if len(fellows) > 1:
+            if len(peers) > 1:
                 alone = self._product(position, call, outputs, (rank,))
         return {
-            k: local.kept_gradient(k, (together if local.own.has_own_part(k) else alone)[k], rank)
+            k: local.gradient_part(
+                k, (together if local.own_steps.has_own_part(k) else alone)[k], rank
+            )
             for k in wanted
         }
 
     def _product(
-        self, position: int, call: KernelCall, outputs: tuple[Array, ...], fellows: Sequence[int]
+        self, position: int, call: KernelCall, outputs: tuple[Array, ...], peers: Sequence[int]
     ) -> tuple[Array | None, ...]:
-        """The vector-Jacobian product of the gradients that `fellows` hold."""
+        """The vector-Jacobian product of the output gradients that `peers` hold."""
         op = self.problem.ops[position]
         sent: list[Array | None] = []
         for port in op.outputs:
@@ -248,33 +260,33 @@ class _Executor:
                 continue
             layout, shards = self.result.gradients[value.root]
             whole = np.zeros(parts_shape(layout))
-            for other in fellows:
+            for other in peers:
                 put(whole, shards[other], region(layout, self.mesh, other))
             seen = self.views.of_root(value, port.tensor, from_parts(whole, layout))
             sent.append(self.order.by_place(op, port, seen))
         received = KERNELS[call.kind].backward(call, outputs, tuple(sent))
         return tuple(
-            own if own is None else self.order.as_loaded(op, port, own)
-            for port, own in zip(op.inputs, received, strict=True)
+            gradient if gradient is None else self.order.as_loaded(op, port, gradient)
+            for port, gradient in zip(op.inputs, received, strict=True)
         )
 
     def _finish_parameter(self, root: str) -> None:
-        """The updated parameter has to come back from the optimizer's layout to its own."""
+        """Check that the updated parameter returns from the optimizer's layout to its own."""
         parameter = self.planned.parameters[root]
         if parameter.optimizer is None:
             return
         spread = self.planned.steps(root, ALL_READERS, "parameter", "per_step")
-        shards, lies = (
+        shards, layout = (
             shard(self.sources[root], parameter.optimizer, self.mesh),
             parameter.optimizer,
         )
         if parameter.owner:
             shards = at_owner(shards, parameter.owner, self.mesh)
-            lies = partial_along(lies, tuple(parameter.owner))
+            layout = partial_along(layout, tuple(parameter.owner))
         what = f"updated {root!r}"
-        found = self.planned.travel(
-            spread, shards, lies, parameter.value, what, owner=parameter.owner
+        updated = self.planned.run_steps(
+            spread, shards, layout, parameter.value, what, owner=parameter.owner
         )
         expected = shard(self.sources[root], parameter.value, self.mesh)
-        if not all(map(np.array_equal, found, expected)):
+        if not all(map(np.array_equal, updated, expected)):
             raise StepError(f"{what} is not what its owner has")

@@ -1,7 +1,7 @@
-"""Ops on one device: its shards, and those that the op's own steps bring, in whole tensors.
+"""Ops on one device: whole tensors that hold its shards, and those that the op's own steps bring.
 
-A whole tensor is zero where the device holds nothing, labels are ignored there, and a bias is added
-by the first of the devices that sum.
+A whole tensor is zero where the device holds nothing. Labels have the ignored value there. Of the
+devices that sum, the first adds the bias.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ from meshwright_solver.verification.execution.views import Views
 
 
 class ShardedOp:
-    """One op of a plan. needed: the shards of its inputs, in the layouts that it needs.
+    """One op of a plan on all devices.
 
-    sources: whole values of what is free; held: what the devices hold of every value.
+    needed: the shards of its inputs, in the layouts that it needs. sources: whole values of free
+    inputs. held: layout and shards of every value.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class ShardedOp:
         self.planned = planned
         self.position = position
         self.op: OpInfo = planned.problem.ops[position]
-        self.own = OwnSteps(planned, position)
+        self.own_steps = OwnSteps(planned, position)
         self.views = views
         self.order = order
         self.needed = needed
@@ -60,50 +61,53 @@ class ShardedOp:
         self.held = held
 
     def call(self, rank: int, direction: Direction) -> KernelCall:
-        """The op as one device runs it."""
+        """The kernel call of the op on one device."""
         held = [
-            self._masked_source(k, rank)
+            self._mask_source(k, rank)
             if self.planned.value(port.tensor).is_free
-            else self._embedded(k, rank, direction)
+            else self._assemble_input(k, rank, direction)
             for k, port in enumerate(self.op.inputs)
         ]
         inputs = [
-            self.order.by_place(self.op, port, own)
-            for port, own in zip(self.op.inputs, held, strict=True)
+            self.order.by_place(self.op, port, whole)
+            for port, whole in zip(self.op.inputs, held, strict=True)
         ]
         return call_of(self.planned.problem, self.op, inputs, self._denominator())
 
-    def kept_gradient(self, k: int, own: Array | None, rank: int) -> Array:
-        """An input's whole gradient as the device adds it, in parts form of the root's layout."""
+    def gradient_part(self, k: int, gradient: Array | None, rank: int) -> Array:
+        """The part of an input's gradient that the device adds, in parts form of the root's layout.
+
+        gradient: the whole gradient; None counts as zero.
+        """
         port = self.op.inputs[k]
         layout = self.planned.required(self.position, k).gradient
         assert layout is not None
         shape = self.planned.problem.tensors[port.tensor].shape
-        whole = own if own is not None else np.zeros(shape)
+        whole = gradient if gradient is not None else np.zeros(shape)
         if self._adds_bias(k) and not self._is_first(rank):
             whole = np.zeros_like(whole)
         value = self.planned.value(port.tensor)
         return to_parts(self.views.to_root(value, port.tensor, whole), layout)
 
-    def _embedded(self, k: int, rank: int, direction: Direction) -> Array:
+    def _assemble_input(self, k: int, rank: int, direction: Direction) -> Array:
         port = self.op.inputs[k]
         layout = self.planned.required(self.position, k).value
         shards = self.needed[k]
-        empty = self._ignored() if self._is_labels(k) else 0
+        empty = self._ignored_label() if self._is_labels(k) else 0
         whole = np.full(parts_shape(layout), empty, dtype=shards[rank].dtype)
-        for member in self.own.passing(k, rank, direction):
-            for other in self.own.fellows(member, "forward"):
+        for member in self.own_steps.input_sources(k, rank, direction):
+            for other in self.own_steps.peers(member, "forward"):
                 put(whole, shards[other], region(layout, self.planned.mesh, other))
         if self._adds_bias(k) and not self._is_first(rank):
             whole = np.zeros_like(whole)
         value = self.planned.value(port.tensor)
         return self.views.of_root(value, port.tensor, from_parts(whole, layout))
 
-    def _masked_source(self, k: int, rank: int) -> Array:
-        """A free input whole, but for labels of other devices' rows and what they sum."""
+    def _mask_source(self, k: int, rank: int) -> Array:
+        """A whole free input, without labels of other devices' rows and other devices' summands."""
         whole = self.free(k)
         if self._is_labels(k):
-            return np.where(self._own_rows(rank), whole, self._ignored())
+            return np.where(self._own_rows(rank), whole, self._ignored_label())
         summed = self._layout_of_sum(k)
         if summed is None:
             return whole
@@ -112,13 +116,13 @@ class ShardedOp:
         return np.where(from_parts(held, summed), whole, np.zeros_like(whole))
 
     def _layout_of_sum(self, k: int) -> Layout | None:
-        """How devices share a free input that they sum; None where they sum nothing of it."""
+        """The layout in which devices sum a free input; None where they sum none of it."""
         assert self.op.known is not None
         problem, mesh = self.planned.problem, self.planned.mesh
         port = self.op.inputs[k]
         info = problem.tensors[port.tensor]
         axes: dict[int, list[Axis]] = {}
-        for axis, on in self.own.parts_on.items():
+        for axis, on in self.own_steps.parts_on.items():
             if on and self.op.parts[on[0]].factor in self.op.known.rule.parsed.summed:
                 slot = port.slot_of.get(on[0])
                 if slot is not None:
@@ -128,9 +132,9 @@ class ShardedOp:
         sizes = tuple(axis.size for axis in mesh.axes)
         dims: list[list[SubDim]] = [[] for _ in info.shape]
         for place, slot_info in enumerate(info.slots):
-            own = tuple(axes.get(place, ()))
-            span = problem.uneven.span((port.tensor, place), sizes) if own else None
-            dims[slot_info.dim].append(SubDim(size=slot_info.size, axes=own, span=span))
+            axes_of_slot = tuple(axes.get(place, ()))
+            span = problem.uneven.span((port.tensor, place), sizes) if axes_of_slot else None
+            dims[slot_info.dim].append(SubDim(size=slot_info.size, axes=axes_of_slot, span=span))
         return Layout(
             dims=tuple(
                 Dim(parts=tuple(parts) or (SubDim(size=1),), segments=info.segments.get(d, ()))
@@ -141,15 +145,18 @@ class ShardedOp:
     def _is_labels(self, k: int) -> bool:
         return k == 1 and self.op.op.kind == "cross_entropy"
 
-    def _ignored(self) -> int:
+    def _ignored_label(self) -> int:
         return int(self.op.op.attrs.get("ignore_index", -100))
 
     def _own_rows(self, rank: int) -> Any:
-        """Which rows of the logits a device and its fellows hold: it may have no class itself."""
+        """A mask of the rows of the logits that a device and its peers hold.
+
+        A device may hold no class of its rows itself.
+        """
         port = self.op.inputs[0]
         layout = self.planned.required(self.position, 0).value
         held = np.zeros(parts_shape(layout))
-        for other in self.own.fellows(rank, "forward"):
+        for other in self.own_steps.peers(rank, "forward"):
             held[window(region(layout, self.planned.mesh, other))] = 1.0
         value = self.planned.value(port.tensor)
         return np.any(self.views.of_root(value, port.tensor, from_parts(held, layout)), axis=-1)
@@ -162,7 +169,7 @@ class ShardedOp:
         whole = (
             self.free(1) if labels.is_free else self._whole_value(labels, self.op.inputs[1].tensor)
         )
-        return float((whole != self._ignored()).sum())
+        return float((whole != self._ignored_label()).sum())
 
     def _whole_value(self, value: ProblemValue, tensor: str) -> Array:
         layout, shards = self.held[value.root]
@@ -172,7 +179,7 @@ class ShardedOp:
         return self.views.of_root(value, tensor, from_parts(whole, layout))
 
     def free(self, k: int) -> Array:
-        """A free input whole, in the order in which the op reads it."""
+        """A whole free input, in the order in which the op reads it."""
         port = self.op.inputs[k]
         value = self.planned.value(port.tensor)
         whole = self.views.of_root(value, port.tensor, self.sources[value.root])
@@ -182,12 +189,12 @@ class ShardedOp:
         return self.op.op.kind in ("linear", "conv", "conv_transpose") and k == 2
 
     def _is_first(self, rank: int) -> bool:
-        """Whether a device adds the bias: the first on all axes that are summed over."""
+        """Whether a device adds the bias: it is the first on all axes that are summed over."""
         assert self.op.known is not None
         summed = self.op.known.rule.parsed.summed
         at = self.planned.mesh.coordinates(rank)
         return not any(
             at[axis]
-            for axis, on in self.own.parts_on.items()
+            for axis, on in self.own_steps.parts_on.items()
             if on and self.op.parts[on[0]].factor in summed
         )

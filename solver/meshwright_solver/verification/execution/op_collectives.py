@@ -1,9 +1,9 @@
-"""Own steps of ops: whose shards meet inside an op, by the plan's own steps alone.
+"""Own steps of ops: the devices whose shards meet inside an op, by the plan's own steps alone.
 
-Statistics, candidates and halos: all inputs of the members of a group meet on each of them, and of
-what is computed every device keeps its part. A ring, and rows that indices ask for: the inputs that
-have a follower without its leader come from the members that they pass; backward a device adds to
-its part of their gradients what those members made.
+Statistics, candidates and halos: the inputs of all members of a group meet on each member, and
+every device keeps its part of the result. Rings and rows by index: an input with a follower but
+without its leader visits the members of the group. Backward, a device adds the gradients that those
+members made for its part.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KINDS = {
 
 
 class OwnSteps:
-    """The own steps of one op, as groups of devices; StepError for one that the op cannot do."""
+    """The own steps of one op, as groups of devices; StepError for one that the op cannot have."""
 
     def __init__(self, planned: StageLookup, position: int) -> None:
         self.mesh: Mesh = planned.mesh
@@ -61,8 +61,8 @@ class OwnSteps:
             return any(part.halo_elements for part in on)
         return len(on) > 1
 
-    def fellows(self, rank: int, direction: Direction) -> Sequence[int]:
-        """The devices whose shards meet on this one, whatever the input."""
+    def peers(self, rank: int, direction: Direction) -> Sequence[int]:
+        """The devices whose shards of any input meet on this device."""
         axes = {
             axis
             for step in self.steps
@@ -75,7 +75,7 @@ class OwnSteps:
         return self._group(tuple(axis for axis in self.mesh.names if axis in axes), rank)
 
     def _is_halo_of_nothing(self, axis: Axis) -> bool:
-        """Whether an axis is on a factor whose extent differs but whose neighbours send nothing."""
+        """Whether an axis is on a factor of differing extents, of which neighbors send nothing."""
         assert self.op.known is not None or not self.parts_on[axis]
         on = [self.op.parts[part] for part in self.parts_on[axis]]
         return any(
@@ -83,33 +83,33 @@ class OwnSteps:
             for part in on
         )
 
-    def passing(self, k: int, rank: int, direction: Direction) -> Sequence[int]:
-        """The devices whose parts of input `k` come by here, this one first."""
+    def input_sources(self, k: int, rank: int, direction: Direction) -> Sequence[int]:
+        """The devices whose parts of input `k` pass this device, this one first."""
         return self._along(k, rank, direction, -1)
 
-    def visited(self, k: int, rank: int) -> Sequence[int]:
-        """The devices that add to the gradient of this one's part of input `k`, itself first."""
+    def gradient_sources(self, k: int, rank: int) -> Sequence[int]:
+        """The devices that add to the gradient of this one's part of input `k`, this one first."""
         return self._along(k, rank, "backward", 1)
 
-    def _along(self, k: int, rank: int, direction: Direction, way: int) -> Sequence[int]:
-        found: dict[int, None] = {rank: None}
+    def _along(self, k: int, rank: int, direction: Direction, sign: int) -> Sequence[int]:
+        ranks: dict[int, None] = {rank: None}
         for axes, times in self._travels(direction):
             if any(self._travels_over(k, axis) for axis in axes):
                 group = self._group(axes, rank)
                 place = group.index(Rank(rank))
                 hops = range(1, times + 1)
-                found |= dict.fromkeys(group[(place + way * hop) % len(group)] for hop in hops)
-        return tuple(found)
+                ranks |= dict.fromkeys(group[(place + sign * hop) % len(group)] for hop in hops)
+        return tuple(ranks)
 
     def _travels(self, direction: Direction) -> Iterator[tuple[tuple[Axis, ...], int]]:
-        """Groups in which followers travel, and how far: round a ring, or to every member."""
-        own = [step for step in self.steps if step.direction == direction]
-        for step in own:
+        """Groups in which followers travel, and the number of hops: round a ring, or to all."""
+        steps = [step for step in self.steps if step.direction == direction]
+        for step in steps:
             if step.what == "ring":
                 yield step.axes, step.times
-        asked = {step.axes for step in own if step.what == "indices"}
-        for step in own:
-            if step.what == "rows" and (direction == "backward" or step.axes in asked):
+        indexed = {step.axes for step in steps if step.what == "indices"}
+        for step in steps:
+            if step.what == "rows" and (direction == "backward" or step.axes in indexed):
                 yield step.axes, self.mesh.size(step.axes) - 1
 
     def _travels_over(self, k: int, axis: Axis) -> bool:

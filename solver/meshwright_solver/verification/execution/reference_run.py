@@ -1,4 +1,4 @@
-"""The unsharded run: what every plan has to equal."""
+"""The unsharded reference run, which every plan must equal."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ class ReferenceRun:
 
 
 def seeds_of(problem: Problem) -> dict[str, Array]:
-    """The gradient with which a backward pass begins: that of the loss, one; none in inference,
-    nor where nothing that is trained leads to the loss."""
+    """The seed gradient of the backward pass: ones for the loss.
+
+    Empty in inference, and where no trained parameter leads to the loss.
+    """
     loss = problem.graph.loss
     if loss is None or not problem.training or not problem.tensors[loss].has_gradient:
         return {}
@@ -34,8 +36,11 @@ def seeds_of(problem: Problem) -> dict[str, Array]:
 def run_whole(
     problem: Problem, sources: Mapping[str, Array], seeds: Mapping[str, Array] | None = None
 ) -> ReferenceRun:
-    """The unsharded run from the values of inputs, labels, parameters, constants, and of what
-    another stage sends. seeds: gradients that come from outside; that of the loss by default."""
+    """The unsharded run from the values of all tensors that no op of the stage makes.
+
+    sources: inputs, labels, parameters, constants, and the values that another stage sends. seeds:
+    gradients from outside; that of the loss by default.
+    """
     run = ReferenceRun(dict(sources), dict(seeds_of(problem) if seeds is None else seeds))
     outputs: dict[int, tuple[Array, ...]] = {}
     for position, op in enumerate(problem.ops):
@@ -43,26 +48,26 @@ def run_whole(
             continue
         call = call_of(problem, op, [run.values[port.tensor] for port in op.inputs])
         outputs[position] = KERNELS[op.op.kind].forward(call)
-        for port, made in zip(op.outputs, outputs[position], strict=True):
-            run.values[port.tensor] = made
+        for port, result in zip(op.outputs, outputs[position], strict=True):
+            run.values[port.tensor] = result
     for position in range(len(problem.ops) - 1, -1, -1):
         op = problem.ops[position]
         sent = tuple(run.gradients.get(port.tensor) for port in op.outputs)
-        if op.op.kind == RECEIVE or all(own is None for own in sent):
+        if op.op.kind == RECEIVE or all(gradient is None for gradient in sent):
             continue
         call = call_of(problem, op, [run.values[port.tensor] for port in op.inputs])
         received = KERNELS[op.op.kind].backward(call, outputs[position], sent)
-        for port, own in zip(op.inputs, received, strict=True):
-            if own is not None and problem.tensors[port.tensor].has_gradient:
+        for port, gradient in zip(op.inputs, received, strict=True):
+            if gradient is not None and problem.tensors[port.tensor].has_gradient:
                 before = run.gradients.get(port.tensor)
-                run.gradients[port.tensor] = own if before is None else before + own
+                run.gradients[port.tensor] = gradient if before is None else before + gradient
     return run
 
 
 def call_of(
     problem: Problem, op: OpInfo, inputs: Sequence[Array], denominator: float | None = None
 ) -> KernelCall:
-    """An op's kernel call; denominator: see Call."""
+    """An op's kernel call; denominator: see KernelCall."""
     return KernelCall(
         kind=op.op.kind,
         attrs=op.op.attrs,

@@ -1,6 +1,6 @@
-"""Collectives with one device that all others send to, or get from: a parameter's owner.
+"""Rooted collectives: reduce to, or broadcast from, the device that owns a parameter.
 
-What only the owner has is partial along its axes: zero on all other devices, the whole on itself.
+A value that only the owner has is partial along its axes: zero on all other devices.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ def run_rooted(
 
 
 def at_owner(shards: Shards, owner: Mapping[Axis, int], mesh: Mesh) -> Shards:
-    """What equal devices hold, kept by the owner alone."""
+    """The owner's shard of a replicated value; zeros on all other devices."""
     coordinates = [mesh.coordinates(rank) for rank in range(mesh.device_count)]
     return [
-        own if all(at[axis] == place for axis, place in owner.items()) else np.zeros_like(own)
-        for own, at in zip(shards, coordinates, strict=True)
+        shard if all(at[axis] == place for axis, place in owner.items()) else np.zeros_like(shard)
+        for shard, at in zip(shards, coordinates, strict=True)
     ]
 
 
 def partial_along(layout: Layout, axes: Sequence[Axis]) -> Layout:
-    """The layout of what one device of a group over these axes has."""
+    """The layout of a value that one device of a group over these axes has."""
     partial = {**layout.partial, **dict.fromkeys(axes, "sum")}
     return Layout(dims=layout.dims, partial=partial, padded=layout.padded)  # type: ignore[arg-type]  # sums
 

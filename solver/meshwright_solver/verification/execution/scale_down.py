@@ -1,22 +1,22 @@
-"""Scaling down: the same graph and plan with small sizes, so that they can be executed.
+"""Scaling down: the same graph and plan with small sizes, for the execution.
 
-Every mesh axis becomes 2 devices. Slots and parts that are the same index form one class, and each
-class gets the least size that divides by all axes that any strategy or layout of the plan puts on
-it together, and at least 2. What a class cannot choose freely is kept or follows:
+Every mesh axis becomes 2 devices. Slots and parts with the same index form one class. Each class
+gets the least size, at least 2, that is divisible by all axes that a strategy or layout of the plan
+puts on it together. Some classes are not free:
 
 - sizes with symbols follow the symbols, which are scaled first
 - small sizes (at most KEPT: kernel windows, top-k, fused projections) stay, where they divide
-- classes over which a rule exchanges halos or whose extents differ within one factor shrink by one
-  common divisor, so that strides and paddings still fit
+- classes over which a rule exchanges halos, or whose extents differ within one factor, shrink by
+  one common divisor, so that strides and paddings still fit
 - a sum of segments is as long as its segments together
-- a dim with chunks of the user's own gets as many as its axes need, of two lengths
+- a dim with the user's own chunks gets as many chunks as its axes need, of two lengths
 - a class that is loaded in an order of its own gets twice as many positions as its axes need: each
   part is two chunks
 - a class with a span stays uneven: its last chunk, cut over all of its axes, is short, or empty
-  where it is so in the plan
+  where it is empty in the plan
 
-The scaled problem has the same parts and slots. Where small sizes make them others (two experts and
-the best two of them), they grow; where that does not help, `ScaleError` names the op.
+The scaled problem has the same parts and slots. Small sizes can change them, as with two experts
+and the best two of them. The sizes then grow; if that does not help, `ScaleError` names the op.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from meshwright_solver.verification.execution.scaled_stage import scaled_stage
 from meshwright_solver.verification.execution.symbol_sizes import SizeRequirement, SymbolSizes
 
 KEPT = 16  # chosen: kernel windows, experts, segments of a fused projection
-SCALES = (1, 2, 3)  # chosen: times the least sizes, until the structure is that of the plan
-CHUNK = 2  # chosen: the least of which a chunk can be short and not empty
+SCALES = (1, 2, 3)  # chosen: multiples of the least sizes, tried until the structure is the plan's
+CHUNK = 2  # chosen: the least length at which a chunk can be short and not empty
 
 
 class ScaleError(Exception):
@@ -47,7 +47,10 @@ class ScaleError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Scaled:
-    """A small problem and the plan's stage for it. chunks: of slots that are loaded in order."""
+    """A small problem and the plan's stage for it.
+
+    chunks: the chunk counts of slots that are loaded in an order of their own.
+    """
 
     problem: Problem
     stage: Stage
@@ -57,18 +60,18 @@ class Scaled:
 def scale_down(problem: Problem, stage: Stage, ordered: Collection[tuple[str, int]] = ()) -> Scaled:
     """The problem and stage with small sizes; raises ScaleError.
 
-    ordered: slots of sequences that are loaded in another order than their own.
+    ordered: the slots of sequences that are loaded in another order than their own.
     """
     for scale in SCALES:
         try:
-            return _scaled(problem, stage, scale, ordered)
+            return _scale(problem, stage, scale, ordered)
         except ScaleError:
             if scale == SCALES[-1]:
                 raise
     raise AssertionError("there are scales")
 
 
-def _scaled(
+def _scale(
     problem: Problem, stage: Stage, scale: int, ordered: Collection[tuple[str, int]]
 ) -> Scaled:
     sizes = _Sizes(problem, stage, scale, ordered)
@@ -108,7 +111,7 @@ class _Sizes:
     def graph(self) -> Graph:
         """The graph with small sizes and no symbols."""
         self.classes = index_classes(self.problem.ops, self.problem.tensors)
-        self._place()
+        self._collect_axes()
         chosen = self._choose()
         tensors = []
         for info in self.problem.tensors.values():
@@ -129,7 +132,7 @@ class _Sizes:
         return Graph(
             name=f"{graph.name} (scaled down)",
             tensors=tuple(tensors),
-            ops=tuple(self._scaled_op(op, chosen) for op in graph.ops),
+            ops=tuple(self._scale_op(op, chosen) for op in graph.ops),
             outputs=graph.outputs,
             loss=graph.loss,
         )
@@ -137,14 +140,14 @@ class _Sizes:
     def find(self, key: Key) -> Key:
         return self.classes.find(key)
 
-    def _scaled_op(self, op: Op, chosen: Mapping[Key, int]) -> Op:
+    def _scale_op(self, op: Op, chosen: Mapping[Key, int]) -> Op:
         if op.rule is not None and op.rule.sizes:
             sizes = self._factor_sizes(op, chosen)
             stated = {factor: sizes[factor] for factor in op.rule.sizes}
             return op.model_copy(update={"rule": op.rule.model_copy(update={"sizes": stated})})
         if "manual_split" not in op.attrs:
             return op
-        # without chunks at rest the table is whole, and one chunk says as much
+        # a table without chunks at rest is whole: one chunk
         lengths = self.chunks.get(op.inputs[0], (self.rows[op.inputs[0]],))
         return op.model_copy(update={"attrs": {**op.attrs, "manual_split": list(lengths)}})
 
@@ -156,8 +159,8 @@ class _Sizes:
             sizes[part.factor] = sizes.get(part.factor, 1) * size
         return sizes
 
-    def _place(self) -> None:
-        """Which axes lie together on a class, anywhere in the plan."""
+    def _collect_axes(self) -> None:
+        """Collect the sets of axes that lie together on a class, anywhere in the plan."""
         positions = self.problem.position_of
         for planned in self.stage.ops:
             position = positions[planned.op]
@@ -183,8 +186,8 @@ class _Sizes:
     def _on_layout(self, tensor: str, layout: Layout) -> None:
         slots = self.problem.tensors[tensor].slots
         for d, dim in enumerate(layout.dims):
-            own = [k for k, slot in enumerate(slots) if slot.dim == d]
-            for k, part in zip(own, dim.parts, strict=False):
+            slots_of_dim = [k for k, slot in enumerate(slots) if slot.dim == d]
+            for k, part in zip(slots_of_dim, dim.parts, strict=False):
                 self._on((tensor, k), part.axes)
 
     def _on(self, key: Key, axes: Sequence[str]) -> None:
@@ -205,11 +208,11 @@ class _Sizes:
         }
         spatial = self._spatial()
         divisor = self._common_divisor(spatial, old, needed)
-        uneven = self._uneven(old)
+        uneven = self._uneven_classes(old)
         if any(self.find(key) in uneven for key in self.ordered):
             raise ScaleError("a sequence is cut unevenly and loaded in an order of its own")
         ordered = {self.find(key) for key in self.ordered}
-        chunks = 2 * math.lcm(2, *(needed[own] for own in ordered))
+        chunks = 2 * math.lcm(2, *(needed[key] for key in ordered))
         needed.update(dict.fromkeys(ordered, chunks))
         self.order = dict.fromkeys(self.ordered, chunks)
         symbolic = self._symbol_sizes(old, needed, uneven).sizes(self.problem.graph.symbols)
@@ -238,16 +241,17 @@ class _Sizes:
         return chosen
 
     def _keep_longer(self, chosen: dict[Key, int], needed: Mapping[Key, int]) -> None:
-        """What a top-k or a cut reads stays longer than what is left of it.
+        """Keep the input of a top-k or a slice longer than its output.
 
-        A cut dim lies on no axis, and no multiple of what is left, which would be another cut.
+        A sliced dim has no axes. It is no multiple of its output, which would make another kind of
+        slice.
         """
         for op in self.problem.ops:
             if op.op.kind not in ("topk", "slice"):
                 continue
             step = int(op.op.attrs.get("step", 1))
-            given, made = op.inputs[0].tensor, op.outputs[0].tensor
-            before, after = (self.problem.tensors[name] for name in (given, made))
+            read, written = op.inputs[0].tensor, op.outputs[0].tensor
+            before, after = (self.problem.tensors[name] for name in (read, written))
             for dim, (long, short) in enumerate(zip(before.shape, after.shape, strict=True)):
                 keys = [
                     [self.find((info.name, k)) for k, s in enumerate(info.slots) if s.dim == dim]
@@ -255,42 +259,42 @@ class _Sizes:
                 ]
                 if long <= short:
                     continue
-                sizes = [math.prod(chosen[own] for own in of) for of in keys]
+                sizes = [math.prod(chosen[key] for key in of) for of in keys]
                 if step > 1 and sizes[0] != step * sizes[1]:
                     raise ScaleError(f"op {op.name!r}: a cut in steps of {step} does not scale")
-                if any(len(own) != 1 for own in keys):
+                if any(len(of_tensor) != 1 for of_tensor in keys):
                     continue
-                (whole,), (left,) = keys
-                if chosen[whole] > chosen[left] or whole == left:
+                (whole,), (rest,) = keys
+                if chosen[whole] > chosen[rest] or whole == rest:
                     continue
                 if op.op.kind == "slice" and needed[whole] == 1 and long % short:
-                    chosen[whole] = chosen[left] + 1
+                    chosen[whole] = chosen[rest] + 1
                 elif op.op.kind == "topk":
-                    chosen[whole] *= -(-chosen[left] // chosen[whole])
+                    chosen[whole] *= -(-chosen[rest] // chosen[whole])
 
-    def _uneven(self, old: Mapping[Key, int]) -> dict[Key, bool]:
-        """Classes that the plan cuts unevenly, and whether its last chunk is empty."""
+    def _uneven_classes(self, old: Mapping[Key, int]) -> dict[Key, bool]:
+        """Classes that the plan cuts unevenly, and whether their last chunk is empty."""
         sizes = {str(axis.name): axis.size for axis in self.stage.mesh.axes}
-        found = {}
+        ends_empty = {}
         for info in self.problem.tensors.values():
             for k in range(len(info.slots)):
                 key = self.find((info.name, k))
                 span = self.problem.uneven.span((info.name, k), tuple(sizes.values()))
                 if span is not None and self.axes.get(key):
                     ways = max(math.prod(sizes[a] for a in axes) for axes in self.axes[key])
-                    found[key] = span - old[key] >= span // ways
-        return found
+                    ends_empty[key] = span - old[key] >= span // ways
+        return ends_empty
 
     def _set_spans(self, sizes: Mapping[Key, int], needed: Mapping[Key, int]) -> None:
-        """The spans of the scaled problem, by slot and part."""
+        """Set the spans of the scaled problem, by slot and part."""
         spans = {key: -(-size // needed[key]) * needed[key] for key, size in sizes.items()}
         for key in list(self.classes.parent):
-            own = self.find(key)
-            if own in spans and spans[own] > sizes[own]:
-                self.spans[key] = spans[own]
+            root = self.find(key)
+            if root in spans and spans[root] > sizes[root]:
+                self.spans[key] = spans[root]
 
     def _sum_segments(self, chosen: dict[Key, int]) -> None:
-        """A dim that is a sum of segments is as long as they are together."""
+        """Set the length of a dim that is a sum of segments to the sum of their lengths."""
         for op in self.problem.ops:
             if op.known is None:
                 continue
@@ -301,31 +305,31 @@ class _Sizes:
                 for d, dim in enumerate(term):
                     if len(dim) < 2:
                         continue
-                    own = [
+                    keys = [
                         self.find((port.tensor, k))
                         for k, slot in enumerate(self.problem.tensors[port.tensor].slots)
                         if slot.dim == d
                     ]
                     length = sum(math.prod(sizes[f] for f in product) for product in dim)
-                    chosen[own[-1]] = length // math.prod(chosen[key] for key in own[:-1])
+                    chosen[keys[-1]] = length // math.prod(chosen[key] for key in keys[:-1])
 
     def _symbol_sizes(
         self, old: Mapping[Key, int], needed: Mapping[Key, int], uneven: Mapping[Key, bool]
     ) -> SymbolSizes:
-        """The classes that are a dim of their own, whose length has symbols."""
-        found = SymbolSizes()
+        """The classes that are a whole dim with symbols in its length."""
+        requirements = SymbolSizes()
         for info in self.problem.tensors.values():
             for d, size in enumerate(info.tensor.shape):
-                own = [k for k, slot in enumerate(info.slots) if slot.dim == d]
-                if not isinstance(size, int) and len(own) == 1 and symbols_in(size):
-                    key = self.find((info.name, own[0]))
+                slots = [k for k, slot in enumerate(info.slots) if slot.dim == d]
+                if not isinstance(size, int) and len(slots) == 1 and symbols_in(size):
+                    key = self.find((info.name, slots[0]))
                     wanted = SizeRequirement(needed[key], min(2, old[key]), uneven.get(key))
-                    found.add(key, size, wanted)
-        return found
+                    requirements.add(key, size, wanted)
+        return requirements
 
     def _spatial(self) -> set[Key]:
         """Classes of dims that a rule shards with a halo."""
-        found: set[Key] = set()
+        keys: set[Key] = set()
         for op in self.problem.ops:
             if op.known is None or not op.known.rule.parsed.halo:
                 continue
@@ -333,8 +337,8 @@ class _Sizes:
             for port in (*op.inputs, *op.outputs):
                 for part, slot in port.slot_of.items():
                     if op.parts[part].factor in halo:
-                        found.add(self.find((port.tensor, slot)))
-        return found
+                        keys.add(self.find((port.tensor, slot)))
+        return keys
 
     @staticmethod
     def _common_divisor(
@@ -360,11 +364,11 @@ def _small_chunks(count: int) -> tuple[int, ...]:
 
 
 def _axes_on(op: OpInfo, planned: OpPlan) -> dict[int, tuple[str, ...]]:
-    """The axes on every part of an op; parts that may follow have those of all that they follow."""
-    found: dict[int, tuple[str, ...]] = {}
+    """The axes on every part of an op, those of the parts that it follows included."""
+    axes_of: dict[int, tuple[str, ...]] = {}
     for j, part in enumerate(op.parts):
-        own = planned.strategy.get(part.name, ())
+        axes = planned.strategy.get(part.name, ())
         led = [other.name for other in op.parts if other.factor in part.may_follow]
         follows = [a for name in led for a in planned.strategy.get(name, ())]
-        found[j] = (*own, *(a for a in follows if a in planned.followers))
-    return found
+        axes_of[j] = (*axes, *(a for a in follows if a in planned.followers))
+    return axes_of

@@ -1,9 +1,9 @@
-"""The small mesh of an execution: two devices an axis, and more where a plan counts them.
+"""The small mesh of an execution: two devices an axis, and more where a plan compares axes.
 
-A permute hands the parts of one set of axes to another whose sizes have the same product, such as
-8@gpu to 4@node0 * 2@node1. Two devices an axis would make that 2 and 4: there gpu gets four. Small
-sizes are powers of two, the least that keep every equality there can be; as many as the prime
-factors of the size always do.
+A permute moves the parts of one set of axes to another set whose sizes have the same product, such
+as 8@gpu to 4@node0 * 2@node1. Two devices an axis would make that 2 and 4, so gpu gets four. Small
+sizes are powers of two, the least that keep every possible equality. As many powers as the size has
+prime factors always keep them.
 """
 
 from __future__ import annotations
@@ -39,28 +39,30 @@ def scaled_mesh(stage: Stage) -> Mesh:
 
 
 def _equalities(axes: frozenset[str], sizes: dict[str, int]) -> Iterator[Equality]:
-    """Disjoint sets of axes of equally many devices."""
-    sets = [frozenset(own) for n in range(1, len(axes)) for own in combinations(sorted(axes), n)]
+    """Pairs of disjoint sets of axes with equally many devices."""
+    sets = [
+        frozenset(subset) for n in range(1, len(axes)) for subset in combinations(sorted(axes), n)
+    ]
     for one, other in combinations(sets, 2):
         if not one & other and prod(sizes[a] for a in one) == prod(sizes[a] for a in other):
             yield one, other
 
 
 def _least_powers(sizes: dict[str, int], equal: set[Equality]) -> dict[str, int]:
-    """The least exponents that keep the equalities; 0 where an axis has one device."""
+    """The least exponents that keep the equalities; 0 for an axis with one device."""
     names = list(sizes)
     ranges = [range(min(1, most), most + 1) for most in map(_prime_factors, sizes.values())]
     if not equal:
-        ranges = [own[:1] for own in ranges]
+        ranges = [exponents_[:1] for exponents_ in ranges]
     for powers in sorted(product(*ranges), key=sum):
-        found = dict(zip(names, powers, strict=True))
-        if all(sum(found[a] for a in x) == sum(found[a] for a in y) for x, y in equal):
-            return found
+        exponents = dict(zip(names, powers, strict=True))
+        if all(sum(exponents[a] for a in x) == sum(exponents[a] for a in y) for x, y in equal):
+            return exponents
     raise AssertionError("as many as there are prime factors keep every equality")
 
 
 def _prime_factors(size: int) -> int:
-    """How many, with repeats."""
+    """The number of prime factors, with repeats."""
     count, factor = 0, 2
     while size > 1:
         while size % factor == 0:

@@ -19,7 +19,7 @@ def scaled_stage(stage: Stage, small: Problem) -> Stage:
         info = small.tensors[tensor]
         dims = []
         for d, dim in enumerate(old.dims):
-            own = [(k, slot.size) for k, slot in enumerate(info.slots) if slot.dim == d]
+            slots = [(k, slot.size) for k, slot in enumerate(info.slots) if slot.dim == d]
             parts = tuple(
                 SubDim(
                     size=size,
@@ -27,7 +27,7 @@ def scaled_stage(stage: Stage, small: Problem) -> Stage:
                     span=span(tensor, k) if part.axes else None,
                     chunks=info.chunks.get(k, ()) if part.axes else (),
                 )
-                for (k, size), part in zip(own or [(-1, 1)], dim.parts, strict=True)
+                for (k, size), part in zip(slots or [(-1, 1)], dim.parts, strict=True)
             )
             dims.append(Dim(parts=parts, segments=info.segments.get(d, ())))
         is_uneven = any(part.span is not None for dim in dims for part in dim.parts)
@@ -48,7 +48,9 @@ def scaled_stage(stage: Stage, small: Problem) -> Stage:
             "mesh": mesh,
             "ops": tuple(
                 op.model_copy(
-                    update={"own_steps": tuple(_scaled(s, stage.mesh, mesh) for s in op.own_steps)}
+                    update={
+                        "own_steps": tuple(_scale_ring(s, stage.mesh, mesh) for s in op.own_steps)
+                    }
                 )
                 for op in stage.ops
             ),
@@ -88,8 +90,8 @@ def scaled_stage(stage: Stage, small: Problem) -> Stage:
     )
 
 
-def _scaled(step: OwnStep, before: Mesh, after: Mesh) -> OwnStep:
-    """A ring that comes by all devices still does, and one that does not still does not."""
+def _scale_ring(step: OwnStep, before: Mesh, after: Mesh) -> OwnStep:
+    """Keep the number of devices that a ring leaves out, zero for a full ring."""
     if step.what != "ring":
         return step
     missing = before.size(step.axes) - 1 - step.times

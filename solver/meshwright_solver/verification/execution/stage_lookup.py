@@ -1,4 +1,4 @@
-"""A stage as its execution looks things up: layouts, steps, and what strategies need and make."""
+"""Lookup of a stage for its execution: layouts, steps, and the inputs and outputs of strategies."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from meshwright_solver.verification.execution.shards import Array, Shards
 Half = Literal["forward", "backward", "per_step"]
 PlanReader = tuple[str | None, int | None]  # name of the op, its input
 ALL_READERS: PlanReader = (None, None)
-NOBODY: Mapping[Axis, int] = {}
+NO_OWNER: Mapping[Axis, int] = {}
 
 
 class StageLookup:
-    """What a plan's stage says, by position of op and by root of value."""
+    """A plan's stage by position of op and by root of value."""
 
     def __init__(self, problem: Problem, stage: Stage) -> None:
         self.problem = problem
@@ -48,36 +48,37 @@ class StageLookup:
             self._moved.setdefault((r.tensor, (r.op, r.input), r.traffic), []).append(r)
 
     def own_steps(self, position: int) -> tuple[OwnStep, ...]:
-        """What an op moves by itself."""
+        """The collectives inside an op."""
         return self._own_steps[self.problem.ops[position].name]
 
     def steps(self, root: str, reader: PlanReader, traffic: str, half: Half) -> tuple[Step, ...]:
-        """What the plan does with a value (for one reader) in one half of its traffic."""
+        """The plan's steps of a value (for one reader) in one half of its traffic."""
         moved = self._moved.get((root, reader, traffic), ())
         return tuple(step for r in moved for step in getattr(r, half))
 
-    def travel(
+    def run_steps(
         self,
         steps: Sequence[Step],
         shards: Shards,
         before: Layout,
         target: Layout,
         what: str,
-        owner: Mapping[Axis, int] = NOBODY,
+        owner: Mapping[Axis, int] = NO_OWNER,
     ) -> Shards:
-        """The shards after some steps; StepError where they do not end in the target.
+        """The shards after some steps; StepError where the steps do not end in the target layout.
 
-        owner: of a parameter that is dealt out, to which it is reduced and which sends it to all.
+        owner: the coordinates of the device that owns a dealt-out parameter, the root of `reduce`
+        and `broadcast`.
         """
         for step in steps:
             if step.kind in ROOTED:
-                made = run_rooted(step, shards, before, owner, self.mesh)
+                moved = run_rooted(step, shards, before, owner, self.mesh)
             else:
-                made = run_step(step.kind, step.axes, shards, before, step.to, self.mesh)
+                moved = run_step(step.kind, step.axes, shards, before, step.to, self.mesh)
             key = self.buckets.key_of(step)
             if key in self.buckets.inside:
-                self.ran[key] = ExecutedStep(before, step.to, shards, made)
-            shards, before = made, step.to
+                self.ran[key] = ExecutedStep(before, step.to, shards, moved)
+            shards, before = moved, step.to
         if before != target:
             raise StepError(f"{what}: the steps end in {before}, needed is {target}")
         return shards

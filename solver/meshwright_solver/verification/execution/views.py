@@ -1,4 +1,4 @@
-"""Whole tensors as their views see them, and gradients of views as their roots' own."""
+"""Views of whole tensors, and gradients of views in terms of their roots."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from meshwright_solver.verification.execution.shards import Array
 
 
 class Views:
-    """The reshapes and transposes of a problem, by what they make."""
+    """The reshapes and transposes of a problem, by the tensors that they make."""
 
     def __init__(self, problem: Problem, values: Values) -> None:
         self.problem = problem
@@ -23,7 +23,7 @@ class Views:
         }
 
     def of_root(self, value: ProblemValue, tensor: str, whole: Array) -> Array:
-        """A whole root as one of its views."""
+        """A whole root, seen as one of its views."""
         if tensor == value.root:
             return whole
         path = []
@@ -37,11 +37,11 @@ class Views:
         return whole
 
     def to_root(self, value: ProblemValue, tensor: str, whole: Array) -> Array:
-        """A whole view's gradient as its root's."""
+        """A whole view's gradient, as the gradient of its root."""
         while tensor != value.root:
             op = self.view_of[tensor]
-            given = np.zeros(self.problem.tensors[op.inputs[0].tensor].shape)
-            call = call_of(self.problem, op, [given])
+            zeros = np.zeros(self.problem.tensors[op.inputs[0].tensor].shape)
+            call = call_of(self.problem, op, [zeros])
             back = KERNELS[op.op.kind].backward(call, (whole,), (whole,))[0]
             assert back is not None
             whole, tensor = back, op.inputs[0].tensor

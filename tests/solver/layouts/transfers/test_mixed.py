@@ -60,7 +60,7 @@ def test_slow_uplinks_make_it_slow() -> None:
 def test_other_clusters_and_other_devices_are_refused() -> None:
     source = documents(2)
     other = documents(2, beside(FAST, SLOW))
-    with pytest.raises(PlanError, match="between plans for that same topology"):
+    with pytest.raises(PlanError, match="Use two plans for this topology"):
         transfer_plans(source, other)
     with pytest.raises(PlanError, match="both from its first device"):
         transfer_plans(source, source, first=2)

@@ -88,10 +88,10 @@ def test_one_collective_for_all_gives_what_one_for_each_does(kind: str, padded: 
         runs.append(ran(kind, before, after, partial_shards(before, seed)))
     found = run_bucket(kind, ("gpu",), runs, MESH)
     for own, together in zip(runs, found, strict=True):
-        assert all(map(np.array_equal, own.made, together))
+        assert all(map(np.array_equal, own.result, together))
     # it is no step over the other axis
     other = run_bucket(kind, ("node",), runs, MESH)
-    assert not all(map(np.array_equal, runs[0].made, other[0]))
+    assert not all(map(np.array_equal, runs[0].result, other[0]))
 
 
 def test_sums_in_another_order_are_equal() -> None:
@@ -111,7 +111,7 @@ def test_sums_in_another_order_are_equal() -> None:
     stage = Stage(mesh=mesh, ops=(), tensors=(), parameters=(), redistributions=tuple(moved),
                   buckets=(bucket,))  # fmt: skip
     assert Buckets(stage).check(ran, mesh) == 1
-    wrong = {key: replace(one, made=[part + 1 for part in one.made]) for key, one in ran.items()}
+    wrong = {key: replace(one, result=[part + 1 for part in one.result]) for key, one in ran.items()}
     with pytest.raises(StepError, match="makes another 'a' than alone"):
         Buckets(stage).check(wrong, mesh)
 

@@ -1,8 +1,9 @@
-"""What every operator kind computes in numpy, forward and backward, on whole arrays.
+"""Numpy kernels of the operator kinds, forward and backward, on whole arrays.
 
-The same kernel runs an op on one device, its shards standing in arrays that are zero elsewhere, and
-the unsharded reference. Values do not matter, layouts do: sizes come from the arrays, never from
-attrs, and what a value decides elsewhere (the experts of a token) is decided by position.
+The same kernel runs the unsharded reference and an op on one device. On a device the shards stand
+in arrays that are zero elsewhere. Values are random and only layouts matter. Sizes come from the
+arrays, never from attrs. A choice that depends on values in a real run (the experts of a token)
+depends on the position here.
 """
 
 from __future__ import annotations

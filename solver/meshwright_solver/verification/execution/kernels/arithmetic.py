@@ -1,7 +1,7 @@
-"""Element-wise kinds of several inputs beyond the four operations; a scalar stands in attrs.
+"""Element-wise kinds of several inputs beyond the four operations; a scalar is in attrs.
 
-Gradients are those that MindSpore gives: of a quotient that is rounded none, of the incomplete
-gamma and beta functions that of x alone.
+Gradients are those of MindSpore. A rounded quotient has none; the incomplete gamma and beta
+functions have that of x alone.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def _values(call: KernelCall, *, function: Function) -> Array:
 def _slopes(
     call: KernelCall, outputs: Sequence[Array], sent: Sequence[Array], *, slopes: Slopes
 ) -> Gradients:
-    """slopes: of all operands and the output, one derivative (or None) for each operand."""
-    found = slopes(*_sides(call), outputs[0])
+    """slopes: one derivative (or None) for each operand, from all operands and the output."""
+    derivatives = slopes(*_sides(call), outputs[0])
     if "self" in call.attrs:
-        found = found[1:]
+        derivatives = derivatives[1:]
     return tuple(
-        None if slope is None else reduced_to(own.shape, scaled(sent[0], np.asarray(slope)))
-        for own, slope in zip(call.inputs, found, strict=False)
+        None if slope is None else reduced_to(array.shape, scaled(sent[0], np.asarray(slope)))
+        for array, slope in zip(call.inputs, derivatives, strict=False)
     )
 
 
@@ -84,7 +84,7 @@ def _isclose(call: KernelCall) -> Array:
 
 
 def _part(x: Array) -> Array:
-    """A share between 0 and 1."""
+    """A number between 0 and 1, from any number."""
     x = np.abs(x)
     return np.where(x > 1, 1 / x, x)
 
@@ -138,7 +138,7 @@ def _addcmul_gradients(
     value = call.number("value", 1.0)
     parts = (sent[0], sent[0] * value * b, sent[0] * value * a)
     pairs = zip((x, a, b), parts, strict=True)
-    return tuple(reduced_to(own.shape, part) for own, part in pairs)
+    return tuple(reduced_to(array.shape, part) for array, part in pairs)
 
 
 def _weight(call: KernelCall) -> Array:
@@ -158,7 +158,7 @@ def _lerp_gradients(
     weight = _weight(call)
     parts = (sent[0] * (1 - weight), sent[0] * weight, sent[0] * (end - start))
     pairs = zip(call.inputs, parts, strict=False)
-    return tuple(reduced_to(own.shape, part) for own, part in pairs)
+    return tuple(reduced_to(array.shape, part) for array, part in pairs)
 
 
 ARITHMETIC: Mapping[str, OpKernel] = {

@@ -1,8 +1,8 @@
-"""Scaled dot-product attention and rotary positions.
+"""Scaled dot-product attention and rotary position embedding.
 
 Query heads are ordered (group, head of the group): group i of r heads reads key and value head i.
-Query position i sees key positions up to i where attention is causal. A row that may see nothing
-gives zeros.
+In causal attention query position i attends to key positions up to i. A row without any key gives
+zeros.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from meshwright_solver.verification.execution.kernels.softmax import softmax_gra
 Gradients = tuple[Array | None, ...]
 
 
-def _grouped(call: KernelCall) -> Array:
+def _query_by_group(call: KernelCall) -> Array:
     """The query as [b, g, r, s, d]."""
     batch, heads, length, width = call.x.shape
     groups = call.inputs[1].shape[1]
@@ -35,13 +35,13 @@ def _scale(call: KernelCall) -> float:
 
 
 def _weights(call: KernelCall) -> Array:
-    """What each query position takes of each key position, [b, g, r, s, t]."""
-    query, key = _grouped(call), call.inputs[1][:, :, None]
+    """The attention weights of each query position, [b, g, r, s, t]."""
+    query, key = _query_by_group(call), call.inputs[1][:, :, None]
     scores = _scale(call) * (query @ np.swapaxes(key, -1, -2))
     mask = call.optional(3)
     if mask is not None:
-        given = mask if is_float(mask) else np.where(mask.astype(np.bool_), 0.0, -np.inf)
-        full = np.broadcast_to(given, (*call.x.shape[:3], key.shape[-2]))
+        bias = mask if is_float(mask) else np.where(mask.astype(np.bool_), 0.0, -np.inf)
+        full = np.broadcast_to(bias, (*call.x.shape[:3], key.shape[-2]))
         scores = scores + full.reshape(scores.shape)
     if call.attrs.get("causal"):
         seen = np.tri(scores.shape[-2], scores.shape[-1], dtype=np.bool_)
@@ -50,38 +50,42 @@ def _weights(call: KernelCall) -> Array:
 
 
 def _attention(call: KernelCall) -> Array:
-    made = _weights(call) @ call.inputs[2][:, :, None]
-    return np.asarray(made.reshape(call.shape))
+    result = _weights(call) @ call.inputs[2][:, :, None]
+    return np.asarray(result.reshape(call.shape))
 
 
 def _attention_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    query, key, value = _grouped(call), call.inputs[1][:, :, None], call.inputs[2][:, :, None]
+    query, key, value = (
+        _query_by_group(call),
+        call.inputs[1][:, :, None],
+        call.inputs[2][:, :, None],
+    )
     weights = _weights(call)
     gradient = sent[0].reshape(*query.shape[:-1], value.shape[-1])
     value_gradient = (np.swapaxes(weights, -1, -2) @ gradient).sum(axis=2)
     scores = softmax_gradient(weights, gradient @ np.swapaxes(value, -1, -2), -1)
     query_gradient = _scale(call) * (scores @ key)
     key_gradient = _scale(call) * (np.swapaxes(scores, -1, -2) @ query).sum(axis=2)
-    found: list[Array | None] = [
+    gradients: list[Array | None] = [
         query_gradient.reshape(call.x.shape),
         key_gradient,
         value_gradient,
     ]
     mask = call.optional(3)
     if mask is not None:
-        found.append(reduced_to(mask.shape, scores.reshape(*call.x.shape[:3], -1)))
-    return tuple(found)
+        gradients.append(reduced_to(mask.shape, scores.reshape(*call.x.shape[:3], -1)))
+    return tuple(gradients)
 
 
 def _tables(call: KernelCall) -> tuple[Array, Array]:
-    """Cosines and sines, to go with [b, h, s, d]."""
+    """Cosines and sines, to broadcast with [b, h, s, d]."""
     cosine, sine = call.inputs[1:3]
     return (cosine[:, None], sine[:, None]) if cosine.ndim == 3 else (cosine, sine)
 
 
-def turned(x: Array) -> Array:
+def rotate_half(x: Array) -> Array:
     """(-second half, first half) of the last dim."""
     first, second = np.split(x, 2, axis=-1)
     return np.concatenate([-second, first], axis=-1)
@@ -89,7 +93,7 @@ def turned(x: Array) -> Array:
 
 def _rotary(call: KernelCall) -> Array:
     cosine, sine = _tables(call)
-    return np.asarray(call.x * cosine + turned(call.x) * sine)
+    return np.asarray(call.x * cosine + rotate_half(call.x) * sine)
 
 
 def _rotary_gradients(
@@ -97,9 +101,9 @@ def _rotary_gradients(
 ) -> Gradients:
     cosine, sine = _tables(call)
     return (
-        sent[0] * cosine - turned(sent[0] * sine),
+        sent[0] * cosine - rotate_half(sent[0] * sine),
         reduced_to(cosine.shape, sent[0] * call.x).reshape(call.inputs[1].shape),
-        reduced_to(sine.shape, sent[0] * turned(call.x)).reshape(call.inputs[2].shape),
+        reduced_to(sine.shape, sent[0] * rotate_half(call.x)).reshape(call.inputs[2].shape),
     )
 
 

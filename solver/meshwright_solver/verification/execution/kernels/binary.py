@@ -1,4 +1,4 @@
-"""Element-wise kinds of several inputs, broadcast from the right; a scalar stands in attrs."""
+"""Element-wise kinds of several inputs, broadcast from the right; a scalar is in attrs."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def _other(call: KernelCall) -> Array:
     return np.asarray(call.number("other", 1.0)) if other is None else other
 
 
-def _reduced(call: KernelCall, gradients: Sequence[Array]) -> Gradients:
+def _reduce_to_inputs(call: KernelCall, gradients: Sequence[Array]) -> Gradients:
     pairs = zip(call.inputs, gradients, strict=False)
-    return tuple(reduced_to(own.shape, gradient) for own, gradient in pairs)
+    return tuple(reduced_to(array.shape, gradient) for array, gradient in pairs)
 
 
 def _add(call: KernelCall) -> Array:
@@ -34,7 +34,7 @@ def _add(call: KernelCall) -> Array:
 
 
 def _add_gradients(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
-    return _reduced(call, [sent[0]] * len(call.inputs))
+    return _reduce_to_inputs(call, [sent[0]] * len(call.inputs))
 
 
 def _sub(call: KernelCall) -> Array:
@@ -43,7 +43,7 @@ def _sub(call: KernelCall) -> Array:
 
 
 def _sub_gradients(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
-    return _reduced(call, [sent[0], -sent[0]])
+    return _reduce_to_inputs(call, [sent[0], -sent[0]])
 
 
 def _mul(call: KernelCall) -> Array:
@@ -52,11 +52,11 @@ def _mul(call: KernelCall) -> Array:
 
 def _mul_gradients(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
     factors = [*call.inputs[:1], _other(call), *call.inputs[2:]]
-    found = []
+    gradients = []
     for position in range(len(call.inputs)):
         rest = factors[:position] + factors[position + 1 :]
-        found.append(reduce(np.multiply, rest, sent[0]))
-    return _reduced(call, found)
+        gradients.append(reduce(np.multiply, rest, sent[0]))
+    return _reduce_to_inputs(call, gradients)
 
 
 def _div(call: KernelCall) -> Array:
@@ -65,7 +65,7 @@ def _div(call: KernelCall) -> Array:
 
 def _div_gradients(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
     y = _other(call).astype(np.float64)
-    return _reduced(call, [scaled(sent[0], 1 / y), scaled(sent[0], -call.x / y**2)])
+    return _reduce_to_inputs(call, [scaled(sent[0], 1 / y), scaled(sent[0], -call.x / y**2)])
 
 
 def _exponent(call: KernelCall) -> Array:
@@ -73,8 +73,8 @@ def _exponent(call: KernelCall) -> Array:
     return np.asarray(call.number("exponent", 2.0)) if exponent is None else exponent
 
 
-def _whole_or_even(x: Array, exponent: Array) -> Array:
-    """The base: |x| where a power of a negative x would not be a number."""
+def _base(x: Array, exponent: Array) -> Array:
+    """The base of a power: |x| where a power of a negative x is not a real number."""
     return np.where(exponent == np.round(exponent), x, np.abs(x))
 
 
@@ -82,16 +82,18 @@ def _pow(call: KernelCall) -> Array:
     exponent = _exponent(call)
     if call.x.dtype != np.float64 and exponent.dtype != np.float64 and (exponent >= 0).all():
         return np.asarray(call.x**exponent)
-    return np.asarray(np.power(_whole_or_even(call.x, exponent).astype(np.float64), exponent))
+    return np.asarray(np.power(_base(call.x, exponent).astype(np.float64), exponent))
 
 
 def _pow_gradients(call: KernelCall, outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
     exponent = _exponent(call)
-    base = _whole_or_even(call.x, exponent).astype(np.float64)
+    base = _base(call.x, exponent).astype(np.float64)
     sign = np.where(base == call.x, 1.0, -1.0)
     power = np.where(exponent == 0, 0.0, exponent * np.power(base, exponent - 1.0))
     logarithm = np.where(base == 0, 0.0, np.log(np.abs(base)))
-    return _reduced(call, [scaled(sent[0], sign * power), scaled(sent[0], outputs[0] * logarithm)])
+    return _reduce_to_inputs(
+        call, [scaled(sent[0], sign * power), scaled(sent[0], outputs[0] * logarithm)]
+    )
 
 
 def _extreme(call: KernelCall, *, function: Callable[[Array, Array], Array]) -> Array:
@@ -101,18 +103,18 @@ def _extreme(call: KernelCall, *, function: Callable[[Array, Array], Array]) -> 
 def _extreme_gradients(
     call: KernelCall, outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    """Halves where both are the extreme."""
+    """Half of the gradient to each input where both are the extreme."""
     x, y = call.x, _other(call)
     first = np.where(x == y, 0.5, (x == outputs[0]).astype(np.float64))
-    return _reduced(call, [sent[0] * first, sent[0] * (1 - first)])
+    return _reduce_to_inputs(call, [sent[0] * first, sent[0] * (1 - first)])
 
 
-def _compared(call: KernelCall, *, function: Callable[[Array, Array], Array]) -> Array:
+def _compare(call: KernelCall, *, function: Callable[[Array, Array], Array]) -> Array:
     return function(call.x, _other(call))
 
 
 def _where_parts(call: KernelCall) -> tuple[Array, Array, list[int | None]]:
-    """Both choices, and which input each is."""
+    """Both choices, and the input position of each; None for a scalar."""
     position = 1
     parts: list[Array] = []
     places: list[int | None] = []
@@ -128,8 +130,8 @@ def _where_parts(call: KernelCall) -> tuple[Array, Array, list[int | None]]:
 
 
 def _where(call: KernelCall) -> Array:
-    kept, other, _ = _where_parts(call)
-    return np.where(call.x.astype(np.bool_), kept, other)
+    chosen, other, _ = _where_parts(call)
+    return np.where(call.x.astype(np.bool_), chosen, other)
 
 
 def _where_gradients(
@@ -137,16 +139,16 @@ def _where_gradients(
 ) -> Gradients:
     _, _, places = _where_parts(call)
     condition = call.x.astype(np.bool_)
-    found: list[Array | None] = [None] * len(call.inputs)
+    gradients: list[Array | None] = [None] * len(call.inputs)
     for place, chosen in zip(places, (condition, ~condition), strict=True):
         if place is not None:
-            found[place] = reduced_to(call.inputs[place].shape, np.where(chosen, sent[0], 0.0))
-    return tuple(found)
+            gradients[place] = reduced_to(call.inputs[place].shape, np.where(chosen, sent[0], 0.0))
+    return tuple(gradients)
 
 
 def _masked_fill(call: KernelCall) -> Array:
-    given = call.optional(2)
-    fill = np.asarray(call.number("value", 0.0)) if given is None else given
+    value = call.optional(2)
+    fill = np.asarray(call.number("value", 0.0)) if value is None else value
     return np.where(call.inputs[1].astype(np.bool_), fill.astype(call.x.dtype), call.x)
 
 
@@ -154,10 +156,10 @@ def _masked_fill_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
     mask = call.inputs[1].astype(np.bool_)
-    found: list[Array | None] = [reduced_to(call.x.shape, np.where(mask, 0.0, sent[0])), None]
+    gradients: list[Array | None] = [reduced_to(call.x.shape, np.where(mask, 0.0, sent[0])), None]
     if len(call.inputs) > 2:
-        found.append(reduced_to(call.inputs[2].shape, np.where(mask, sent[0], 0.0)))
-    return tuple(found)
+        gradients.append(reduced_to(call.inputs[2].shape, np.where(mask, sent[0], 0.0)))
+    return tuple(gradients)
 
 
 _COMPARED: Mapping[str, Callable[[Array, Array], Array]] = {
@@ -186,7 +188,7 @@ BINARY: Mapping[str, OpKernel] = {
     "where": OpKernel(_where, _where_gradients),
     "masked_fill": OpKernel(_masked_fill, _masked_fill_gradients),
     **{
-        kind: OpKernel(partial(_compared, function=function), no_gradient)
+        kind: OpKernel(partial(_compare, function=function), no_gradient)
         for kind, function in _COMPARED.items()
     },
 }

@@ -1,4 +1,4 @@
-"""One call of an op on whole arrays."""
+"""A kernel call: one op on whole arrays."""
 
 from __future__ import annotations
 
@@ -15,12 +15,11 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class KernelCall:
-    """An op with arrays of its full shapes: float64, int64 or bool.
+    """A call of an op on arrays of its full shapes: float64, int64 or bool.
 
     Sizes come from the inputs and `output_shapes`; sizes among the attrs may be those of a larger
-    graph, or expressions.
-    denominator: for a mean loss, the number of valid labels overall, where the rows at hand are
-    only some of them.
+    graph, or expressions. denominator: for a mean loss, the number of valid labels of all devices,
+    where the device has only some of the rows.
     """
 
     kind: str
@@ -39,27 +38,27 @@ class KernelCall:
         return self.output_shapes[0]
 
     def optional(self, position: int) -> Array | None:
-        """The input at this position, None where the op has fewer."""
+        """The input at this position; None where the op has fewer inputs."""
         return self.inputs[position] if position < len(self.inputs) else None
 
     def number(self, name: str, default: float) -> float | int | bool:
-        """An attr as a number, infinities read from text; `default` where it has none."""
+        """An attr as a number, infinities read from text; `default` where it is missing."""
         return read_number(self.attrs.get(name), default)
 
     def dim(self, default: int, *, rank: int | None = None) -> int:
         """The attr `dim`, counted from the front, of the first input's dims or of `rank`."""
-        given = self.attrs.get("dim")
-        if given is None:
+        dim = self.attrs.get("dim")
+        if dim is None:
             dims = self.attrs.get("dims")
-            given = default if dims is None else dims if isinstance(dims, int) else dims[0]
-        return int(given) % max(1, self.x.ndim if rank is None else rank)
+            dim = default if dims is None else dims if isinstance(dims, int) else dims[0]
+        return int(dim) % max(1, self.x.ndim if rank is None else rank)
 
     def per_dim(self, name: str, count: int, default: int) -> tuple[int, ...]:
         """An attr with one whole number for each of `count` dims, or one for all."""
-        given = self.attrs.get(name)
-        if given is None or isinstance(given, str):
+        attr = self.attrs.get(name)
+        if attr is None or isinstance(attr, str):
             return (default,) * count
-        values = list(given) if isinstance(given, (list, tuple)) else [given]
+        values = list(attr) if isinstance(attr, (list, tuple)) else [attr]
         values = values * count if len(values) == 1 else values
         return tuple(v if isinstance(v, int) else default for v in values)
 
@@ -74,7 +73,7 @@ def read_number(value: object, default: float) -> float | int | bool:
 
 
 class NotExecutable(Exception):
-    """A kind, or a mode of it, that has no numpy implementation."""
+    """A kind, or a mode of it, without a numpy implementation."""
 
     def __init__(self, kind: str, why: str) -> None:
         super().__init__(f"not verifiable: {kind}: {why}")
@@ -96,8 +95,8 @@ def reduced_to(shape: Shape, gradient: Array) -> Array:
 
 
 def scaled(gradient: Array, factor: Array) -> Array:
-    """gradient * factor, and zero where the gradient is, whatever the factor is there.
+    """gradient * factor; zero where the gradient is zero, even if the factor is not a number there.
 
-    Outside a device's part the values are zeros, and a factor such as 1/x is not a number.
+    Outside of a device's part the values are zeros, and a factor such as 1/x is infinite.
     """
     return np.where(gradient == 0, 0.0, gradient * factor)

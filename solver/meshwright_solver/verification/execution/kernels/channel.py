@@ -1,4 +1,4 @@
-"""Kinds that give every channel a number, split a dim into halves, or replace single elements."""
+"""Kinds that scale channels, split a dim into halves, or replace single elements."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Gradients = tuple[Array | None, ...]
 
 
 def _channel_shape(call: KernelCall) -> Shape:
-    """The second input's shape beside the first."""
+    """The second input's shape, to broadcast with the first input."""
     dim = call.dim(min(1, call.x.ndim - 1))
     return tuple(call.inputs[1].size if d == dim else 1 for d in range(call.x.ndim))
 
@@ -47,8 +47,8 @@ def _prelu_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
     weight = reduced_to(_channel_shape(call), np.where(call.x > 0, 0.0, sent[0] * call.x))
-    own = np.where(call.x > 0, sent[0], sent[0] * _along_channels(call))
-    return own, weight.reshape(call.inputs[1].shape)
+    gradient = np.where(call.x > 0, sent[0], sent[0] * _along_channels(call))
+    return gradient, weight.reshape(call.inputs[1].shape)
 
 
 def _swiglu(call: KernelCall) -> Array:
@@ -109,13 +109,13 @@ def _full_like(call: KernelCall) -> Array:
 
 
 def _damage(call: KernelCall) -> Array:
-    """The factor of every element: 1, but for the damaged one in a step that is chosen.
+    """The factor of every element: 1, except for the damaged element in a selected step.
 
     A flipped bit is the sign, whatever bit attrs name.
     """
     factor = np.ones(call.x.size)
     passed = int(call.inputs[2].reshape(-1)[0]) - int(call.number("start", 0))
-    steps = [int(own) for own in call.attrs.get("steps", [1])]
+    steps = [int(step) for step in call.attrs.get("steps", [1])]
     cycle = call.attrs.get("error_mode", "cycle") == "cycle"
     if passed >= 0 and (passed % steps[0] == 0 if cycle else passed in steps):
         multiplies = str(call.attrs.get("flip_mode", "bitflip")).startswith("multiply")

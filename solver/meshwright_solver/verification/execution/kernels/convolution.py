@@ -1,8 +1,8 @@
 """Convolutions with 1 to 3 spatial dims, and their transposes.
 
-The three products of a convolution y = w * x are `_correlate` (y), `_spread` (the gradient of x)
-and `_weight` (the gradient of w), as matrix products over what the windows read; a transposed
-convolution is the second of them. The number of groups follows from the channels of the weight.
+A convolution y = w * x has three products: `_correlate` (y), `_spread` (the gradient of x) and
+`_weight` (the gradient of w). Each is a matrix product over the elements that the windows read. A
+transposed convolution is `_spread`. The number of groups follows from the channels of the weight.
 """
 
 from __future__ import annotations
@@ -39,22 +39,22 @@ def _matrices(weight: Array, groups: int) -> Array:
 
 
 def _correlate(x: Array, weight: Array, windows: Windows, groups: int) -> Array:
-    made = _matrices(weight, groups) @ _rows(windows.read(x), groups)
-    made = made.reshape(weight.shape[0], x.shape[0], *windows.places)
-    return np.swapaxes(made, 0, 1)
+    result = _matrices(weight, groups) @ _rows(windows.read(x), groups)
+    result = result.reshape(weight.shape[0], x.shape[0], *windows.places)
+    return np.swapaxes(result, 0, 1)
 
 
 def _spread(y: Array, weight: Array, windows: Windows, groups: int) -> Array:
     rows = np.swapaxes(_matrices(weight, groups), 1, 2) @ _channels(y, groups)
     window = prod(windows.window)
     channels = groups * weight.shape[1]
-    made = rows.reshape(channels, window, y.shape[0], *windows.places)
-    return windows.add(np.moveaxis(made, (1, 2), (0, 1)))
+    columns = rows.reshape(channels, window, y.shape[0], *windows.places)
+    return windows.add(np.moveaxis(columns, (1, 2), (0, 1)))
 
 
 def _weight(x: Array, y: Array, weight: Array, windows: Windows, groups: int) -> Array:
-    made = _channels(y, groups) @ np.swapaxes(_rows(windows.read(x), groups), 1, 2)
-    return np.asarray(made.reshape(weight.shape))
+    gradient = _channels(y, groups) @ np.swapaxes(_rows(windows.read(x), groups), 1, 2)
+    return np.asarray(gradient.reshape(weight.shape))
 
 
 def _windows(call: KernelCall, size: Sequence[int], places: Sequence[int]) -> Windows:
@@ -69,9 +69,9 @@ def _windows(call: KernelCall, size: Sequence[int], places: Sequence[int]) -> Wi
     return Windows(tuple(size), tuple(places), window, stride, dilation, before)
 
 
-def _with_bias(call: KernelCall, made: Array) -> Array:
+def _with_bias(call: KernelCall, result: Array) -> Array:
     bias = call.optional(2)
-    return made if bias is None else made + bias.reshape(-1, *[1] * (made.ndim - 2))
+    return result if bias is None else result + bias.reshape(-1, *[1] * (result.ndim - 2))
 
 
 def _bias_gradient(sent: Array) -> Array:
@@ -91,36 +91,36 @@ def _conv_gradients(
     weight = call.inputs[1]
     windows = _windows(call, call.x.shape[2:], call.shape[2:])
     groups = call.x.shape[1] // weight.shape[1]
-    found = (
+    gradients = (
         _spread(sent[0], weight, windows, groups),
         _weight(call.x, sent[0], weight, windows, groups),
         _bias_gradient(sent[0]),
     )
-    return found[: len(call.inputs)]
+    return gradients[: len(call.inputs)]
 
 
-def _transposed(call: KernelCall) -> Array:
+def _conv_transpose(call: KernelCall) -> Array:
     weight = call.inputs[1]
     windows = _windows(call, call.shape[2:], call.x.shape[2:])
     groups = call.shape[1] // weight.shape[1]
     return _with_bias(call, _spread(call.x, weight, windows, groups))
 
 
-def _transposed_gradients(
+def _conv_transpose_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
     weight = call.inputs[1]
     windows = _windows(call, call.shape[2:], call.x.shape[2:])
     groups = call.shape[1] // weight.shape[1]
-    found = (
+    gradients = (
         _correlate(sent[0], weight, windows, groups),
         _weight(sent[0], call.x, weight, windows, groups),
         _bias_gradient(sent[0]),
     )
-    return found[: len(call.inputs)]
+    return gradients[: len(call.inputs)]
 
 
 CONVOLUTIONS: Mapping[str, OpKernel] = {
     "conv": OpKernel(_conv, _conv_gradients),
-    "conv_transpose": OpKernel(_transposed, _transposed_gradients),
+    "conv_transpose": OpKernel(_conv_transpose, _conv_transpose_gradients),
 }

@@ -1,6 +1,6 @@
-"""Values from nothing: their shapes are those of the outputs, their dtypes those of their numbers.
+"""Values without inputs: the shapes are those of the outputs, the dtypes those of the numbers.
 
-Attrs may say the dtype; a reader that knows it better converts the result.
+Attrs may name the dtype; a reader with a more exact dtype converts the result.
 """
 
 from __future__ import annotations
@@ -14,25 +14,25 @@ from meshwright_solver.verification.execution.kernels.call import Array, KernelC
 from meshwright_solver.verification.execution.kernels.kernel import OpKernel, no_gradient
 
 
-def _as_said(call: KernelCall, made: Array) -> Array:
+def _as_dtype(call: KernelCall, array: Array) -> Array:
     dtype = str(call.attrs.get("dtype") or "")
     if not dtype:
-        return made
+        return array
     kind = np.bool_ if dtype == "bool" else np.int64 if "int" in dtype else np.float64
-    return made.astype(kind)
+    return array.astype(kind)
 
 
 def _arange(call: KernelCall) -> Array:
     start, step = call.number("start", 0), call.number("step", 1)
-    return _as_said(call, start + step * np.arange(call.shape[0]))
+    return _as_dtype(call, start + step * np.arange(call.shape[0]))
 
 
 def _full(call: KernelCall) -> Array:
-    return _as_said(call, np.full(call.shape, call.number("value", 0)))
+    return _as_dtype(call, np.full(call.shape, call.number("value", 0)))
 
 
 def _one_hot(call: KernelCall) -> Array:
-    """Classes at the dim; further inputs are the numbers for yes and no."""
+    """Classes at the dim; further inputs are the on and off values."""
     dim = call.dim(-1, rank=len(call.shape))
     classes = np.arange(call.shape[dim]).reshape(
         [-1 if d == dim else 1 for d in range(len(call.shape))]
@@ -45,13 +45,13 @@ def _one_hot(call: KernelCall) -> Array:
 
 
 def _linspace(call: KernelCall) -> Array:
-    ends = [float(own.reshape(-1)[0]) for own in call.inputs[:2]]
+    ends = [float(array.reshape(-1)[0]) for array in call.inputs[:2]]
     start, end = ends if len(ends) == 2 else (call.number("start", 0.0), call.number("end", 1.0))
     return np.linspace(start, end, call.shape[0])
 
 
 def _uniform(call: KernelCall) -> Array:
-    """Numbers between 0 and 1 by place alone, so that every part of them is the same anywhere."""
+    """Numbers between 0 and 1 that depend on the place alone, so that all devices agree on them."""
     return np.random.default_rng(int(call.number("seed", 0))).random(call.shape)
 
 
@@ -65,8 +65,8 @@ def _random_normal(call: KernelCall) -> Array:
 
 
 def _random_gamma(call: KernelCall) -> Array:
-    """Of shapes alpha and rates beta, which stand behind what is drawn."""
-    alpha, beta = (np.abs(own) for own in call.inputs[:2])
+    """Samples with shapes alpha and rates beta, whose dims are the last ones."""
+    alpha, beta = (np.abs(array) for array in call.inputs[:2])
     return np.asarray(special.gammaincinv(alpha, _uniform(call)) / beta)
 
 

@@ -1,4 +1,4 @@
-"""Kinds that walk along one dim, reductions with a place, and sums of squares and diagonals."""
+"""Kinds that accumulate along a dim, reductions with a place, sums of squares and diagonals."""
 
 from __future__ import annotations
 
@@ -33,18 +33,20 @@ def _cumprod(call: KernelCall) -> Array:
 def _cumprod_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    """Element by element the product of all others, without a division."""
-    x, gradient = (np.moveaxis(own, call.dim(-1), 0) for own in (call.x, sent[0]))
-    found = np.zeros_like(x)
+    """Sum, for each element, the products of all others; no division."""
+    x, gradient = (np.moveaxis(array, call.dim(-1), 0) for array in (call.x, sent[0]))
+    gradients = np.zeros_like(x)
     for i in range(len(x)):
         others = x.copy()
         others[i] = 1.0
-        found[i] = (gradient * np.cumprod(others, axis=0))[i:].sum(axis=0)
-    return (np.moveaxis(found, 0, call.dim(-1)),)
+        gradients[i] = (gradient * np.cumprod(others, axis=0))[i:].sum(axis=0)
+    return (np.moveaxis(gradients, 0, call.dim(-1)),)
 
 
-def _running(call: KernelCall, *, better: Callable[[Array, Array], Array]) -> tuple[Array, Array]:
-    """The best so far, the last of equals, and where it is."""
+def _running_best(
+    call: KernelCall, *, better: Callable[[Array, Array], Array]
+) -> tuple[Array, Array]:
+    """The best value so far, the last of equal ones, and its place."""
     x = np.moveaxis(call.x, call.dim(-1), 0)
     best, place = x.copy(), np.zeros(x.shape, dtype=np.int64)
     for i in range(1, len(x)):
@@ -55,12 +57,12 @@ def _running(call: KernelCall, *, better: Callable[[Array, Array], Array]) -> tu
 
 
 def _to_places(call: KernelCall, gradient: Array, place: Array) -> Array:
-    """A gradient added where its value came from, along the dim."""
-    found = np.zeros(call.x.shape)
+    """A gradient added at the place that its value comes from, along the dim."""
+    gradients = np.zeros(call.x.shape)
     where: list[Array] = list(np.indices(place.shape, sparse=True))
     where[call.dim(-1)] = place
-    np.add.at(found, tuple(where), gradient)
-    return found
+    np.add.at(gradients, tuple(where), gradient)
+    return gradients
 
 
 def _running_gradients(
@@ -78,7 +80,7 @@ def _best_place(call: KernelCall, *, place: Callable[..., Array]) -> Array:
 
 
 def _best(call: KernelCall, *, place: Callable[..., Array]) -> tuple[Array, Array]:
-    """The extreme along the dim, the first of equals, and where it is."""
+    """The extreme along the dim, the first of equal ones, and its place."""
     where = _best_place(call, place=place)
     value = np.take_along_axis(call.x, where, axis=call.dim(-1))
     pair = (value.reshape(call.shape), where.reshape(call.shape))
@@ -98,20 +100,20 @@ def _best_gradients(
 
 
 def _diagonal(call: KernelCall) -> Array:
-    """Which elements of the two dims count, beside all others."""
+    """A mask of the diagonal of two dims, to broadcast over the other dims."""
     first, second = (int(d) % call.x.ndim for d in call.attrs.get("dims", [0, 1]))
     rows, columns = call.x.shape[first], call.x.shape[second]
-    own = np.eye(rows, columns, int(call.number("offset", 0)))
+    mask = np.eye(rows, columns, int(call.number("offset", 0)))
     if first > second:
-        own = own.T
+        mask = mask.T
     shape = [size if d in (first, second) else 1 for d, size in enumerate(call.x.shape)]
-    return own.reshape(shape)
+    return mask.reshape(shape)
 
 
 def _trace(call: KernelCall) -> Array:
     dims = tuple(int(d) % call.x.ndim for d in call.attrs.get("dims", [0, 1]))
-    kept = call.x * _diagonal(call).astype(call.x.dtype)
-    return np.asarray(kept.sum(axis=dims)).reshape(call.shape)
+    diagonal = call.x * _diagonal(call).astype(call.x.dtype)
+    return np.asarray(diagonal.sum(axis=dims)).reshape(call.shape)
 
 
 def _trace_gradients(
@@ -132,7 +134,7 @@ def _half_square_gradients(
 
 
 def _squares(call: KernelCall) -> list[Array]:
-    return [np.asarray((own**2).sum()).reshape(call.shape) for own in call.inputs]
+    return [np.asarray((array**2).sum()).reshape(call.shape) for array in call.inputs]
 
 
 def _squares_gradients(
@@ -144,8 +146,8 @@ def _squares_gradients(
 CUMULATIVE: Mapping[str, OpKernel] = {
     "cumsum": OpKernel(_cumsum, _cumsum_gradients),
     "cumprod": OpKernel(_cumprod, _cumprod_gradients),
-    "cummax": OpKernel(partial(_running, better=np.greater_equal), _running_gradients),
-    "cummin": OpKernel(partial(_running, better=np.less_equal), _running_gradients),
+    "cummax": OpKernel(partial(_running_best, better=np.greater_equal), _running_gradients),
+    "cummin": OpKernel(partial(_running_best, better=np.less_equal), _running_gradients),
     "max_with_index": OpKernel(
         partial(_best, place=np.argmax), partial(_best_gradients, place=np.argmax)
     ),

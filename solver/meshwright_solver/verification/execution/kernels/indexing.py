@@ -1,6 +1,6 @@
 """Kinds that pick elements by number or by order.
 
-Numbers beyond a dim that was made smaller come round again.
+Numbers beyond the end of a scaled-down dim are taken modulo its size.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ Gradients = tuple[Array | None, ...]
 Place = tuple[Any, ...]
 
 
-def _added(call: KernelCall, place: Place, gradient: Array) -> Array:
+def _add_at(call: KernelCall, place: Place, gradient: Array) -> Array:
     whole = np.zeros(call.x.shape)
     np.add.at(whole, place, gradient)
     return whole
 
 
 def _along(index: Array, dim: int, size: int) -> Place:
-    """The places that `index` names along a dim, its other dims being places of their own."""
+    """The places that `index` names along a dim; its other dims index themselves."""
     grid: list[Array] = list(np.indices(index.shape, sparse=True))
     grid[dim] = index.astype(np.int64) % size
     return tuple(grid)
@@ -42,16 +42,16 @@ def _gather(call: KernelCall) -> Array:
 def _gather_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    return (_added(call, _gather_place(call), sent[0]), None)
+    return (_add_at(call, _gather_place(call), sent[0]), None)
 
 
 def _select_place(call: KernelCall) -> Place:
-    """The index at the dim; leading dims in common count as index dims of their own."""
+    """The index at the dim; common leading dims count as index dims of their own."""
     dim, batch = call.dim(0), int(call.number("batch_dims", 0))
     index = call.inputs[1].astype(np.int64) % call.x.shape[dim]
     if not batch:
         return (*(slice(None),) * dim, index)
-    # all dims up to the indexed one by number: those in common, those between, the index's own
+    # every dim up to the indexed one gets an index: common dims, dims between, the index's own
     between = call.x.shape[batch:dim]
     shape = (*call.x.shape[:batch], *between, *index.shape[batch:])
     grid = np.indices(shape, sparse=True)
@@ -66,7 +66,7 @@ def _index_select(call: KernelCall) -> Array:
 def _index_select_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    return (_added(call, _select_place(call), sent[0]), None)
+    return (_add_at(call, _select_place(call), sent[0]), None)
 
 
 def _index_place(call: KernelCall) -> Place:
@@ -84,7 +84,7 @@ def _index(call: KernelCall) -> Array:
 def _index_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    return (_added(call, _index_place(call), sent[0]),)
+    return (_add_at(call, _index_place(call), sent[0]),)
 
 
 def _source(call: KernelCall) -> Array | float:
@@ -95,15 +95,15 @@ def _source(call: KernelCall) -> Array | float:
 
 
 def _scatter(call: KernelCall) -> Array:
-    made = call.x.copy()
-    made[_gather_place(call)] = _source(call)
-    return made
+    result = call.x.copy()
+    result[_gather_place(call)] = _source(call)
+    return result
 
 
 def _scatter_add(call: KernelCall) -> Array:
-    made = call.x.copy()
-    np.add.at(made, _gather_place(call), _source(call))
-    return made
+    result = call.x.copy()
+    np.add.at(result, _gather_place(call), _source(call))
+    return result
 
 
 def _source_gradient(call: KernelCall, sent: Array) -> Array | None:
@@ -118,9 +118,9 @@ def _source_gradient(call: KernelCall, sent: Array) -> Array | None:
 def _scatter_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    kept = sent[0].copy()
-    kept[_gather_place(call)] = 0.0
-    return (kept, None, _source_gradient(call, sent[0]))[: len(call.inputs)]
+    gradient = sent[0].copy()
+    gradient[_gather_place(call)] = 0.0
+    return (gradient, None, _source_gradient(call, sent[0]))[: len(call.inputs)]
 
 
 def _scatter_add_gradients(
@@ -129,8 +129,8 @@ def _scatter_add_gradients(
     return sent[0], None, _source_gradient(call, sent[0])
 
 
-def _ordered(call: KernelCall, *, descending: bool) -> tuple[Array, Array]:
-    """Values and places along the dim, as many as the outputs have; equal ones as they come."""
+def _sorted_with_places(call: KernelCall, *, descending: bool) -> tuple[Array, Array]:
+    """Values and places along the dim, as many as the outputs have; the sort is stable."""
     dim = call.dim(-1)
     x = call.x.astype(np.int64) if call.x.dtype == np.bool_ else call.x
     order = np.argsort(-x if descending else x, axis=dim, kind="stable")
@@ -139,25 +139,25 @@ def _ordered(call: KernelCall, *, descending: bool) -> tuple[Array, Array]:
 
 
 def _topk(call: KernelCall) -> tuple[Array, Array]:
-    return _ordered(call, descending=bool(call.attrs.get("largest", True)))
+    return _sorted_with_places(call, descending=bool(call.attrs.get("largest", True)))
 
 
 def _sort(call: KernelCall) -> tuple[Array, Array]:
-    return _ordered(call, descending=bool(call.attrs.get("descending", False)))
+    return _sorted_with_places(call, descending=bool(call.attrs.get("descending", False)))
 
 
 def _topk_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
     dim = call.dim(-1)
-    return (_added(call, _along(_topk(call)[1], dim, call.x.shape[dim]), sent[0]),)
+    return (_add_at(call, _along(_topk(call)[1], dim, call.x.shape[dim]), sent[0]),)
 
 
 def _sort_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
     dim = call.dim(-1)
-    return (_added(call, _along(_sort(call)[1], dim, call.x.shape[dim]), sent[0]),)
+    return (_add_at(call, _along(_sort(call)[1], dim, call.x.shape[dim]), sent[0]),)
 
 
 INDEXING: Mapping[str, OpKernel] = {

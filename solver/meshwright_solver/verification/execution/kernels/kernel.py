@@ -1,4 +1,4 @@
-"""A kind's two functions."""
+"""A kernel: the forward and backward functions of an operator kind."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Backward = Callable[[KernelCall, Sequence[Array], Sequence[Array]], "Sequence[Ar
 class OpKernel:
     """Values and vector-Jacobian products of one kind.
 
-    Results may share memory with arguments: readers do not write into them. What is linear in the
-    rule of the kind is linear here too: zeros instead of a part of a summed dim give the rest of
-    the sum. Where the gradient of an output is zero, nothing that is not a number comes of it.
+    Results may share memory with arguments, so readers do not write into them. A kernel is linear
+    where the sharding rule of its kind is. With zeros for a part of a summed dim it returns the sum
+    of the rest. Where the gradient of an output is zero, no input gradient becomes NaN.
     """
 
     values: Forward
@@ -28,12 +28,12 @@ class OpKernel:
     def forward(self, call: KernelCall) -> tuple[Array, ...]:
         """The outputs, in the shapes that the call names."""
         with np.errstate(all="ignore"):
-            made = self.values(call)
-        outputs = [made] if isinstance(made, np.ndarray | np.generic) else list(made)
-        outputs = [np.asarray(own) for own in outputs[: len(call.output_shapes)]]
-        shapes = tuple(own.shape for own in outputs)
+            values = self.values(call)
+        outputs = [values] if isinstance(values, np.ndarray | np.generic) else list(values)
+        outputs = [np.asarray(output) for output in outputs[: len(call.output_shapes)]]
+        shapes = tuple(output.shape for output in outputs)
         assert shapes == tuple(map(tuple, call.output_shapes)), (
-            f"{call.kind} of {[own.shape for own in call.inputs]} makes {list(shapes)}, "
+            f"{call.kind} of {[array.shape for array in call.inputs]} makes {list(shapes)}, "
             f"expected {list(call.output_shapes)}"
         )
         return tuple(outputs)
@@ -44,21 +44,23 @@ class OpKernel:
         outputs: Sequence[Array],
         output_gradients: Sequence[Array | None],
     ) -> tuple[Array | None, ...]:
-        """One gradient an input, None for integers; the gradient None of an output counts as 0."""
+        """One gradient an input, None for integers; None as an output's gradient counts as zero."""
         sent = [
-            np.zeros(own.shape) if gradient is None else gradient
-            for own, gradient in zip(outputs, output_gradients, strict=True)
+            np.zeros(output.shape) if gradient is None else gradient
+            for output, gradient in zip(outputs, output_gradients, strict=True)
         ]
         with np.errstate(all="ignore"):
-            found = list(self.gradients(call, outputs, sent))
-        found += [None] * (len(call.inputs) - len(found))
+            gradients = list(self.gradients(call, outputs, sent))
+        gradients += [None] * (len(call.inputs) - len(gradients))
         received: list[Array | None] = []
-        for own, gradient in zip(call.inputs, found, strict=True):
-            if not is_float(own):
+        for array, gradient in zip(call.inputs, gradients, strict=True):
+            if not is_float(array):
                 received.append(None)
                 continue
-            whole = np.zeros(own.shape) if gradient is None else np.asarray(gradient)
-            assert whole.shape == own.shape, f"{call.kind}: gradient {whole.shape} of {own.shape}"
+            whole = np.zeros(array.shape) if gradient is None else np.asarray(gradient)
+            assert whole.shape == array.shape, (
+                f"{call.kind}: gradient {whole.shape} of {array.shape}"
+            )
             received.append(whole)
         return tuple(received)
 
@@ -66,5 +68,5 @@ class OpKernel:
 def no_gradient(
     _call: KernelCall, _outputs: Sequence[Array], _gradients: Sequence[Array]
 ) -> tuple[Array | None, ...]:
-    """Of what is constant almost everywhere."""
+    """No gradients, for kinds that are constant almost everywhere."""
     return ()

@@ -1,7 +1,7 @@
-"""Factorisations, solvers, distances and products along chosen dims.
+"""Factorizations, solvers, distances and products along chosen dims.
 
-Values are made up: where a matrix has no factor of Cholesky, that of A A^T + 1 is taken, and a zero
-on the diagonal of a triangle counts as one.
+Values are random. A matrix A without a Cholesky factor is replaced by A A^T + 1, and a zero on the
+diagonal of a triangle counts as one.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def _has_factor(matrix: Array) -> bool:
 
 
 def _factors(call: KernelCall) -> tuple[Array, Array]:
-    """Lower factors, and which matrices had one."""
+    """Lower factors, and a mask of the matrices that have one."""
     flat = call.x.reshape(-1, *call.x.shape[-2:])
-    good = np.array([_has_factor(own) for own in flat], dtype=np.bool_)
-    made = np.zeros_like(flat)
-    for i, own in enumerate(flat):
-        whole = np.tril(own) + np.tril(own, -1).T
-        made[i] = np.linalg.cholesky(whole if good[i] else own @ own.T + np.eye(len(own)))
-    return made.reshape(call.x.shape), good.reshape(call.x.shape[:-2])
+    good = np.array([_has_factor(matrix) for matrix in flat], dtype=np.bool_)
+    lower = np.zeros_like(flat)
+    for i, matrix in enumerate(flat):
+        whole = np.tril(matrix) + np.tril(matrix, -1).T
+        lower[i] = np.linalg.cholesky(whole if good[i] else matrix @ matrix.T + np.eye(len(matrix)))
+    return lower.reshape(call.x.shape), good.reshape(call.x.shape[:-2])
 
 
 def _cholesky(call: KernelCall) -> Array:
@@ -66,7 +66,7 @@ def _cholesky_gradients(
 
 
 def _triangle(call: KernelCall) -> Array:
-    """The matrix that is solved with."""
+    """The triangular matrix of a solve."""
     a = call.x
     a = np.tril(a) if call.attrs.get("lower", False) else np.triu(a)
     eye = np.eye(a.shape[-1])
@@ -102,13 +102,16 @@ def _least_squares(call: KernelCall) -> list[Array]:
     ranks = np.linalg.matrix_rank(a).astype(np.int64)
     more = [residuals, ranks, singular]
     shapes = call.output_shapes[1:]
-    return [x, *(np.asarray(own).reshape(shape) for own, shape in zip(more, shapes, strict=False))]
+    return [
+        x,
+        *(np.asarray(array).reshape(shape) for array, shape in zip(more, shapes, strict=False)),
+    ]
 
 
 def _least_squares_gradients(
     call: KernelCall, outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    """Of a matrix of full rank with at least as many rows as columns."""
+    """Gradients for a matrix of full rank with at least as many rows as columns."""
     a, b = call.inputs[:2]
     inverse = np.linalg.pinv(a)
     g, x = sent[0], outputs[0]
@@ -158,8 +161,8 @@ def _outer_gradients(
 
 
 def _axes(call: KernelCall) -> list[list[int]]:
-    given = zip(call.attrs["dims"], call.inputs, strict=True)
-    return [[int(d) % own.ndim for d in side] for side, own in given]
+    sides = zip(call.attrs["dims"], call.inputs, strict=True)
+    return [[int(d) % array.ndim for d in side] for side, array in sides]
 
 
 def _tensordot(call: KernelCall) -> Array:
@@ -170,20 +173,20 @@ def _tensordot(call: KernelCall) -> Array:
 def _tensordot_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    """Each gradient is a product with the other input along what that has alone."""
+    """Each gradient is a product with the other input, over the free dims of that input."""
     a, b = call.inputs
     gone_a, gone_b = _axes(call)
     free_a = [d for d in range(a.ndim) if d not in gone_a]
     free_b = [d for d in range(b.ndim) if d not in gone_b]
     lead = len(free_a)
-    left = np.tensordot(sent[0], b, axes=(list(range(lead, sent[0].ndim)), free_b))
-    right = np.tensordot(a, sent[0], axes=(free_a, list(range(lead))))
-    # what was summed comes in the order of the other input's dims, which its partners have
+    left_gradient = np.tensordot(sent[0], b, axes=(list(range(lead, sent[0].ndim)), free_b))
+    right_gradient = np.tensordot(a, sent[0], axes=(free_a, list(range(lead))))
+    # the summed dims come in the order of the other input's dims
     order_b = np.argsort(gone_b)
     order_a = np.argsort(gone_a)
     back_a = [*free_a, *(gone_a[i] for i in order_b)]
     back_b = [*(gone_b[i] for i in order_a), *free_b]
-    return left.transpose(np.argsort(back_a)), right.transpose(np.argsort(back_b))
+    return left_gradient.transpose(np.argsort(back_a)), right_gradient.transpose(np.argsort(back_b))
 
 
 LINEAR_ALGEBRA: Mapping[str, OpKernel] = {

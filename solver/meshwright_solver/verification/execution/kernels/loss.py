@@ -1,8 +1,8 @@
 """Losses.
 
 A mean divides by the full extent, or by `KernelCall.denominator` where a device has only some of
-the rows. Rows that a device does not have must not count: a cross entropy is given the ignored
-label there, the other losses are zero for zeros.
+the rows. Rows that a device does not have must not count: a cross entropy gets the ignored label
+there, and the other losses are zero for zeros.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _LEAST_LOG = -100.0  # as in torch, so that a loss stays finite
 
 
 def ignored_label(call: KernelCall) -> int:
-    """The label of rows that a cross entropy leaves out."""
+    """The label of the rows that a cross entropy leaves out."""
     return int(call.number("ignore_index", IGNORED_LABEL))
 
 
 def _share(call: KernelCall, count: float) -> float:
-    """What an element's loss counts in the result."""
+    """The weight of an element's loss in the result."""
     if call.attrs.get("reduction", "mean") != "mean":
         return 1.0
     return 1 / max(1.0, count if call.denominator is None else call.denominator)
@@ -40,7 +40,7 @@ def _total(call: KernelCall, losses: Array, count: float) -> Array:
 
 
 def _labels(call: KernelCall) -> tuple[Array, Array]:
-    """Class numbers [..., 1], those beyond the classes come round again, and which rows count."""
+    """Class numbers [..., 1], modulo the classes, and a mask of the rows that count."""
     labels = call.inputs[1].astype(np.int64)
     valid = labels != ignored_label(call)
     return (labels % call.x.shape[-1])[..., None], valid
@@ -66,7 +66,7 @@ def _cross_entropy_gradients(
 
 
 def _spread(call: KernelCall, sent: Array) -> Array:
-    shape = np.broadcast_shapes(*(own.shape for own in call.inputs))
+    shape = np.broadcast_shapes(*(array.shape for array in call.inputs))
     each = sent.reshape(call.shape if call.attrs.get("reduction") == "none" else ())
     return np.broadcast_to(each * _share(call, float(np.prod(shape))), shape)
 
@@ -90,7 +90,7 @@ def _logs(call: KernelCall) -> tuple[Array, Array]:
 
 
 def _binary_cross_entropy(call: KernelCall) -> Array:
-    """Of probabilities, targets and perhaps weights."""
+    """The loss of probabilities against targets, with optional weights."""
     target, weight = call.inputs[1], call.optional(2)
     positive, negative = _logs(call)
     losses = -(target * positive + (1 - target) * negative)
@@ -105,18 +105,18 @@ def _binary_cross_entropy_gradients(
     each = _spread(call, sent[0])
     whole = each if weight is None else each * weight
     slope = (p - target) / np.maximum(p * (1 - p), 1e-12)
-    found: list[Array | None] = [
+    gradients: list[Array | None] = [
         reduced_to(p.shape, whole * slope),
         reduced_to(target.shape, whole * (negative - positive)),
     ]
     if weight is not None:
         losses = -(target * positive + (1 - target) * negative)
-        found.append(reduced_to(weight.shape, each * losses))
-    return tuple(found)
+        gradients.append(reduced_to(weight.shape, each * losses))
+    return tuple(gradients)
 
 
 def _softmax_cross_entropy(call: KernelCall) -> list[Array]:
-    """Of probabilities: the losses of the rows, and the gradient of their sum by the logits."""
+    """The losses of the rows against probabilities, and the gradient of their sum by the logits."""
     log_p = log_softmax_of(call.x, -1)
     return [-(call.inputs[1] * log_p).sum(axis=-1), np.exp(log_p) - call.inputs[1]]
 
@@ -124,13 +124,13 @@ def _softmax_cross_entropy(call: KernelCall) -> list[Array]:
 def _softmax_cross_entropy_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    """The second output is a gradient already and gives none."""
+    """Gradients from the first output; the second output is a gradient and has none."""
     log_p, labels, each = log_softmax_of(call.x, -1), call.inputs[1], sent[0][..., None]
     return each * (np.exp(log_p) * labels.sum(axis=-1, keepdims=True) - labels), -each * log_p
 
 
 def _target(call: KernelCall) -> tuple[Array, Array]:
-    """Target probabilities and their logarithms; log 0 counts as 0, as it is never weighed."""
+    """Target probabilities and their logarithms; log 0 counts as 0, as its weight is 0."""
     target = call.inputs[1]
     if call.attrs.get("log_target", False):
         return np.exp(target), target
@@ -144,7 +144,7 @@ def _divergence_share(call: KernelCall) -> float:
 
 
 def _divergence(call: KernelCall) -> Array:
-    """target * (log target - x), x being logarithms."""
+    """target * (log target - x), where x holds logarithms."""
     target, logarithm = _target(call)
     losses = target * (logarithm - call.x)
     if call.attrs.get("reduction", "mean") == "none":

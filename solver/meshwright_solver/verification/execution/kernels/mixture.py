@@ -1,9 +1,9 @@
 """Mixtures of experts with balanced round-robin routing.
 
-Where a token goes does not depend on the values of the index, which are made up anyway: choice j
-of token t stands at place p = t*k + j of its sequence and goes to slot p // e of expert p % e; what
-finds no slot is dropped. With c = s*k // e slots, an equal part of the sequence fills exactly the
-same part of every expert's slots, so it does not matter which device computes which part.
+The route of a token does not depend on the index, whose values are random. Choice j of token t
+stands at place p = t*k + j of its sequence and goes to slot p // e of expert p % e. A choice
+without a slot is dropped. With c = s*k // e slots, an equal part of the sequence fills the same
+part of every expert's slots, so the assignment of parts to devices does not matter.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Gradients = tuple[Array | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Routes:
-    """Token, choice, expert and slot of all that are not dropped."""
+    """Token, choice, expert and slot of all choices that are not dropped."""
 
     token: Array
     choice: Array
@@ -42,9 +42,9 @@ def _dispatch_routes(call: KernelCall) -> _Routes:
 def _dispatch(call: KernelCall) -> Array:
     """x [b, s, h], index [b, s, k] -> [e, b, c, h]."""
     routes = _dispatch_routes(call)
-    made = np.zeros(call.shape)
-    made[routes.expert, :, routes.slot] = np.moveaxis(call.x[:, routes.token], 1, 0)
-    return made
+    slots = np.zeros(call.shape)
+    slots[routes.expert, :, routes.slot] = np.moveaxis(call.x[:, routes.token], 1, 0)
+    return slots
 
 
 def _dispatch_gradients(

@@ -50,22 +50,22 @@ def _expand_gradients(
 
 
 def _cut(call: KernelCall) -> tuple[slice, ...]:
-    """Where a slice lies: as the attrs say, or, where the sizes have changed, the same part.
+    """The place of a slice: that of the attrs, or the same part where the sizes have changed.
 
-    The part is counted in lengths of the slice; one that does not exist any more is the first.
+    The part is counted in lengths of the slice. A part beyond the end becomes the first one.
     """
     place = []
-    for d, (size, kept) in enumerate(zip(call.x.shape, call.shape, strict=True)):
-        own = call.attrs.get("dim") is None or int(call.attrs["dim"]) % call.x.ndim == d
-        start = int(call.number("start", 0)) if own else 0
-        step = int(call.number("step", 1)) if own else 1
-        if start + (kept - 1) * step >= size or start < 0:
-            length = int(call.number("end", start + kept)) - start
-            start = start // length * kept if length > 0 and start > 0 else 0
-            if start + kept > size:
+    for d, (size, count) in enumerate(zip(call.x.shape, call.shape, strict=True)):
+        is_sliced = call.attrs.get("dim") is None or int(call.attrs["dim"]) % call.x.ndim == d
+        start = int(call.number("start", 0)) if is_sliced else 0
+        step = int(call.number("step", 1)) if is_sliced else 1
+        if start + (count - 1) * step >= size or start < 0:
+            length = int(call.number("end", start + count)) - start
+            start = start // length * count if length > 0 and start > 0 else 0
+            if start + count > size:
                 start = 0
-            step = min(step, (size - 1) // max(1, kept - 1)) or 1
-        place.append(slice(start, start + (kept - 1) * step + 1, step))
+            step = min(step, (size - 1) // max(1, count - 1)) or 1
+        place.append(slice(start, start + (count - 1) * step + 1, step))
     return tuple(place)
 
 
@@ -102,7 +102,7 @@ def _concat_gradients(
 ) -> Gradients:
     dim = call.dim(0)
     return tuple(
-        np.split(sent[0], np.cumsum([own.shape[dim] for own in call.inputs])[:-1], axis=dim)
+        np.split(sent[0], np.cumsum([array.shape[dim] for array in call.inputs])[:-1], axis=dim)
     )
 
 
@@ -120,64 +120,64 @@ def _stack_gradients(
 _MODES = {"reflect": "reflect", "replicate": "edge", "circular": "wrap"}
 
 
-def _padded_from(call: KernelCall) -> tuple[Array, ...]:
-    """For every dim, from which place of the input each place of the output is; -1: from none."""
+def _pad_sources(call: KernelCall) -> tuple[Array, ...]:
+    """For every dim, the input place of each output place; -1 for none."""
     places = []
     mode: Any = _MODES.get(str(call.attrs.get("mode", "constant")))
     pads = call.attrs.get("pads") or [[0, 0]] * call.x.ndim
-    for size, made, pair in zip(call.x.shape, call.shape, pads, strict=True):
-        before, behind = (int(read_number(own, 0)) for own in pair)
-        if size + before + behind != made:
-            before = int(np.clip(before, min(0, made - size), max(0, made - size)))
-            behind = made - size - before
-        kept = np.arange(max(0, -before), size - max(0, -behind))
+    for size, padded, pair in zip(call.x.shape, call.shape, pads, strict=True):
+        before, behind = (int(read_number(number, 0)) for number in pair)
+        if size + before + behind != padded:
+            before = int(np.clip(before, min(0, padded - size), max(0, padded - size)))
+            behind = padded - size - before
+        inside = np.arange(max(0, -before), size - max(0, -behind))
         room = (max(0, before), max(0, behind))
         if mode is None:
-            places.append(np.pad(kept, room, constant_values=-1))
+            places.append(np.pad(inside, room, constant_values=-1))
         else:
-            places.append(np.pad(kept, room, mode=mode))
+            places.append(np.pad(inside, room, mode=mode))
     return tuple(places)
 
 
 def _pad(call: KernelCall) -> Array:
-    places = _padded_from(call)
-    made = call.x[np.ix_(*places)] if places else call.x.copy()
-    if any((own < 0).any() for own in places):
+    places = _pad_sources(call)
+    padded = call.x[np.ix_(*places)] if places else call.x.copy()
+    if any((source < 0).any() for source in places):
         outside = np.ones(call.shape, dtype=np.bool_)
-        outside[np.ix_(*(own >= 0 for own in places))] = False
-        made[outside] = call.number("value", 0.0)
-    return made
+        outside[np.ix_(*(source >= 0 for source in places))] = False
+        padded[outside] = call.number("value", 0.0)
+    return padded
 
 
 def _pad_gradients(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
-    places = _padded_from(call)
-    inside = [own >= 0 for own in places]
+    places = _pad_sources(call)
+    inside = [source >= 0 for source in places]
     whole = np.zeros(call.x.shape)
-    kept = [own[there] for own, there in zip(places, inside, strict=True)]
-    np.add.at(whole, np.ix_(*kept), sent[0][np.ix_(*inside)])
+    sources = [source[there] for source, there in zip(places, inside, strict=True)]
+    np.add.at(whole, np.ix_(*sources), sent[0][np.ix_(*inside)])
     return (whole,)
 
 
 def _dims_of(call: KernelCall) -> list[int] | None:
-    given = call.attrs.get("dims", call.attrs.get("dim", -1))
-    return None if given is None or given == [] else list(np.atleast_1d(given))
+    dims = call.attrs.get("dims", call.attrs.get("dim", -1))
+    return None if dims is None or dims == [] else list(np.atleast_1d(dims))
 
 
-def _rolled(call: KernelCall, x: Array, *, direction: int) -> Array:
-    given = np.atleast_1d(call.attrs.get("shifts", 1))
-    shifts = [direction * int(read_number(own, 0)) for own in given.tolist()]
+def _roll_by(call: KernelCall, x: Array, *, direction: int) -> Array:
+    counts = np.atleast_1d(call.attrs.get("shifts", 1))
+    shifts = [direction * int(read_number(count, 0)) for count in counts.tolist()]
     dims = _dims_of(call)
     return np.roll(x, shifts[0]) if dims is None else np.roll(x, shifts, axis=tuple(dims))
 
 
 def _roll(call: KernelCall) -> Array:
-    return _rolled(call, call.x, direction=1)
+    return _roll_by(call, call.x, direction=1)
 
 
 def _roll_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    return (_rolled(call, sent[0], direction=-1),)
+    return (_roll_by(call, sent[0], direction=-1),)
 
 
 def _flip(call: KernelCall) -> Array:
@@ -221,40 +221,42 @@ def _tile_gradients(
 ) -> Gradients:
     sizes = (*[1] * (len(call.shape) - call.x.ndim), *call.x.shape)
     cut = [
-        own for full, size in zip(call.shape, sizes, strict=True) for own in (full // size, size)
+        length
+        for full, size in zip(call.shape, sizes, strict=True)
+        for length in (full // size, size)
     ]
     summed = sent[0].reshape(cut).sum(axis=tuple(range(0, len(cut), 2)))
     return (summed.reshape(call.x.shape),)
 
 
-def _repeated_from(call: KernelCall) -> tuple[int, Array, Array]:
-    """The dim, the input with it, and from which place of it each place of the output is.
+def _repeat_sources(call: KernelCall) -> tuple[int, Array, Array]:
+    """The dim, the input with that dim, and the input place of each output place.
 
-    Counts that do not come to the output's length, since they were made up, are equal ones.
+    Random counts that do not sum to the output's length are replaced by equal ones.
     """
     flat = call.attrs.get("dim") is None
     x = call.x.reshape(-1) if flat else call.x
     dim = 0 if flat else call.dim(0)
-    size, made = x.shape[dim], call.shape[dim]
+    size, length = x.shape[dim], call.shape[dim]
     counts = call.optional(1)
-    if counts is not None and counts.size == size and counts.sum() == made:
+    if counts is not None and counts.size == size and counts.sum() == length:
         return dim, x, np.repeat(np.arange(size), counts)
-    return dim, x, np.arange(made) * size // made
+    return dim, x, np.arange(length) * size // length
 
 
 def _repeat(call: KernelCall) -> Array:
-    dim, x, places = _repeated_from(call)
+    dim, x, places = _repeat_sources(call)
     return np.take(x, places, axis=dim)
 
 
 def _repeat_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    dim, x, places = _repeated_from(call)
-    found = np.zeros(x.shape)
+    dim, x, places = _repeat_sources(call)
+    gradient = np.zeros(x.shape)
     where: Any = (*(slice(None),) * dim, places)
-    np.add.at(found, where, sent[0])
-    return (found.reshape(call.x.shape),)
+    np.add.at(gradient, where, sent[0])
+    return (gradient.reshape(call.x.shape),)
 
 
 def _identity_gradients(

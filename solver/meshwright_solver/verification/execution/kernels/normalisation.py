@@ -1,13 +1,13 @@
-"""Normalisations.
+"""Normalizations.
 
 With x' = (x - mean) / sqrt(variance + eps) over some dims, y = x' * weight + bias, and g the
 gradient of x':
 
     gradient of x = (g - mean(g) - x' * mean(g * x')) / sqrt(variance + eps)
 
-without the first mean where none is taken off (rms_norm), and without both where the statistics
-are given (batch_norm outside of training). Statistics that come out have no gradient of their own,
-as in the frameworks.
+The first mean is absent where the input is not centered (rms_norm), and both are absent where the
+statistics are inputs (batch_norm outside of training). Statistics that are outputs have no
+gradient, as in the frameworks.
 """
 
 from __future__ import annotations
@@ -31,19 +31,23 @@ Gradients = tuple[Array | None, ...]
 
 @dataclass(frozen=True, slots=True)
 class _Normal:
-    """The input seen as `view`, normalised over `dims` of it; weight and bias as `scale`."""
+    """The shapes of a normalization.
+
+    view: shape of the input. dims: normalized dims of the view. scale: shape of weight and bias.
+    statistics: mean and variance, where they are inputs.
+    """
 
     view: Shape
     dims: tuple[int, ...]
     scale: Shape
     centred: bool = True
-    given: tuple[Array, Array] | None = None
+    statistics: tuple[Array, Array] | None = None
 
 
 _NormalOf = Callable[[KernelCall], _Normal]
 
 
-def _trailing(call: KernelCall, *, centred: bool) -> _Normal:
+def _over_last_dims(call: KernelCall, *, centred: bool) -> _Normal:
     count = int(call.number("dims", 1))
     shape = call.x.shape
     dims = tuple(range(call.x.ndim - count, call.x.ndim))
@@ -51,11 +55,11 @@ def _trailing(call: KernelCall, *, centred: bool) -> _Normal:
 
 
 def _layer(call: KernelCall) -> _Normal:
-    return _trailing(call, centred=True)
+    return _over_last_dims(call, centred=True)
 
 
 def _root_mean_square(call: KernelCall) -> _Normal:
-    return _trailing(call, centred=False)
+    return _over_last_dims(call, centred=False)
 
 
 def _batch(call: KernelCall) -> _Normal:
@@ -64,23 +68,23 @@ def _batch(call: KernelCall) -> _Normal:
     dims = (0, *range(2, call.x.ndim))
     if call.attrs.get("training", True) or len(call.inputs) < 5:
         return _Normal(shape, dims, scale)
-    given = (call.inputs[3].reshape(scale), np.abs(call.inputs[4]).reshape(scale))
-    return _Normal(shape, dims, scale, given=given)
+    statistics = (call.inputs[3].reshape(scale), np.abs(call.inputs[4]).reshape(scale))
+    return _Normal(shape, dims, scale, statistics=statistics)
 
 
 def _group(call: KernelCall) -> _Normal:
-    """In groups of channels; a number of groups that does not fit gives way to one that does."""
+    """Groups of channels, as many as the gcd of attrs `groups` and the channels."""
     shape = call.x.shape
     groups = gcd(int(call.number("groups", 1)), shape[1])
     view = (shape[0], groups, prod(shape[1:]) // groups)
     return _Normal(view, (2,), (shape[1], *[1] * (call.x.ndim - 2)))
 
 
-def _normalised(call: KernelCall, normal: _Normal) -> tuple[Array, Array]:
+def _normalize(call: KernelCall, normal: _Normal) -> tuple[Array, Array]:
     """x' and 1 / sqrt(variance + eps), both as the view."""
     x = call.x.reshape(normal.view)
-    if normal.given is not None:
-        mean, variance = normal.given
+    if normal.statistics is not None:
+        mean, variance = normal.statistics
         x = x - mean
     else:
         if normal.centred:
@@ -94,61 +98,62 @@ def _normalised(call: KernelCall, normal: _Normal) -> tuple[Array, Array]:
 def _kernel(normal_of: _NormalOf) -> OpKernel:
     def forward(call: KernelCall) -> list[Array]:
         normal = normal_of(call)
-        unit, inverse = _normalised(call, normal)
-        made = unit.reshape(call.x.shape)
+        unit, inverse = _normalize(call, normal)
+        result = unit.reshape(call.x.shape)
         weight, bias = call.optional(1), call.optional(2)
         if weight is not None:
-            made = made * weight.reshape(normal.scale)
+            result = result * weight.reshape(normal.scale)
         if bias is not None:
-            made = made + bias.reshape(normal.scale)
-        return [made, *_statistics(call, normal, inverse)]
+            result = result + bias.reshape(normal.scale)
+        return [result, *_statistics(call, normal, inverse)]
 
     def backward(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
         normal = normal_of(call)
-        unit, inverse = _normalised(call, normal)
+        unit, inverse = _normalize(call, normal)
         weight = call.optional(1)
         inner = sent[0] if weight is None else sent[0] * weight.reshape(normal.scale)
         gradient = inner.reshape(normal.view)
-        found: list[Array | None] = [
+        gradients: list[Array | None] = [
             _input_gradient(normal, unit, inverse, gradient).reshape(call.x.shape)
         ]
-        for own, whole in zip(
+        for parameter, whole in zip(
             call.inputs[1:3], (sent[0] * unit.reshape(call.x.shape), sent[0]), strict=False
         ):
-            found.append(reduced_to(normal.scale, whole).reshape(own.shape))
-        return tuple(found)
+            gradients.append(reduced_to(normal.scale, whole).reshape(parameter.shape))
+        return tuple(gradients)
 
     return OpKernel(forward, backward)
 
 
 def _statistics(call: KernelCall, normal: _Normal, inverse: Array) -> list[Array]:
-    """Mean and deviation as further outputs: 1 / deviation, of a batch norm the variance."""
+    """Mean and deviation as further outputs: 1 / deviation, or the variance for a batch norm."""
     if len(call.output_shapes) == 1:
         return []
     mean = call.x.reshape(normal.view).mean(axis=normal.dims, keepdims=True)
     spread = inverse
     if call.kind == "batch_norm":
         spread = call.x.reshape(normal.view).var(axis=normal.dims, keepdims=True)
-        if normal.given is not None:
-            mean, spread = normal.given
-    found = [mean, spread] if normal.centred else [spread]
+        if normal.statistics is not None:
+            mean, spread = normal.statistics
+    statistics = [mean, spread] if normal.centred else [spread]
     more = call.output_shapes[1:]
-    return [own.reshape(shape) for own, shape in zip(found * 2, more, strict=False)]
+    return [array.reshape(shape) for array, shape in zip(statistics * 2, more, strict=False)]
 
 
 def _input_gradient(normal: _Normal, unit: Array, inverse: Array, gradient: Array) -> Array:
-    if normal.given is not None:
+    if normal.statistics is not None:
         return gradient * inverse
-    left = gradient - unit * np.mean(gradient * unit, axis=normal.dims, keepdims=True)
+    centred = gradient - unit * np.mean(gradient * unit, axis=normal.dims, keepdims=True)
     if normal.centred:
-        left = left - np.mean(gradient, axis=normal.dims, keepdims=True)
-    return np.asarray(left * inverse)
+        centred = centred - np.mean(gradient, axis=normal.dims, keepdims=True)
+    return np.asarray(centred * inverse)
 
 
 def _length(call: KernelCall) -> tuple[Array, Array]:
-    """x over its length along attrs dims, and 1 / length; a length below the root of eps is that.
+    """x over its length along attrs dims, and 1 / length.
 
-    Where it is, the length does not depend on x: the second result is then negative.
+    The length is at least the root of eps. At that bound it does not depend on x, and the second
+    result is negative.
     """
     dims = call.attrs.get("dims", call.attrs.get("dim", -1))
     dims = tuple(dims) if isinstance(dims, list) else (int(dims),)

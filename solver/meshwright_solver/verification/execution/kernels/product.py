@@ -12,7 +12,7 @@ from meshwright_solver.verification.execution.kernels.kernel import OpKernel
 Gradients = tuple[Array | None, ...]
 
 
-def _swapped(array: Array) -> Array:
+def _transpose(array: Array) -> Array:
     return np.swapaxes(array, -1, -2)
 
 
@@ -23,9 +23,9 @@ def _linear_weight(call: KernelCall) -> Array:
 
 
 def _linear(call: KernelCall) -> Array:
-    made: Array = call.x @ _linear_weight(call).T
+    result: Array = call.x @ _linear_weight(call).T
     bias = call.optional(2)
-    return made if bias is None else made + bias
+    return result if bias is None else result + bias
 
 
 def _linear_gradients(
@@ -36,8 +36,8 @@ def _linear_gradients(
     weight_gradient = rows.T @ call.x.reshape(-1, weight.shape[1])
     if call.attrs.get("weight_layout") == "kn":
         weight_gradient = weight_gradient.T
-    found = (sent[0] @ weight, weight_gradient, rows.sum(axis=0))
-    return found[: len(call.inputs)]
+    gradients = (sent[0] @ weight, weight_gradient, rows.sum(axis=0))
+    return gradients[: len(call.inputs)]
 
 
 def _matrices(call: KernelCall) -> tuple[Array, Array]:
@@ -45,9 +45,9 @@ def _matrices(call: KernelCall) -> tuple[Array, Array]:
     a, b = call.inputs[:2]
     left, right = (a[None] if a.ndim == 1 else a), (b[:, None] if b.ndim == 1 else b)
     if call.attrs.get("transpose_a") and a.ndim > 1:
-        left = _swapped(left)
+        left = _transpose(left)
     if call.attrs.get("transpose_b") and b.ndim > 1:
-        right = _swapped(right)
+        right = _transpose(right)
     return left, right
 
 
@@ -62,19 +62,19 @@ def _matmul_gradients(
     a, b = _matrices(call)
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     gradient = sent[0].reshape(*lead, a.shape[-2], b.shape[-1])
-    a_gradient = reduced_to(a.shape, gradient @ _swapped(b))
-    b_gradient = reduced_to(b.shape, _swapped(a) @ gradient)
+    a_gradient = reduced_to(a.shape, gradient @ _transpose(b))
+    b_gradient = reduced_to(b.shape, _transpose(a) @ gradient)
     if call.attrs.get("transpose_a"):
-        a_gradient = _swapped(a_gradient)
+        a_gradient = _transpose(a_gradient)
     if call.attrs.get("transpose_b"):
-        b_gradient = _swapped(b_gradient)
+        b_gradient = _transpose(b_gradient)
     return a_gradient.reshape(call.x.shape), b_gradient.reshape(call.inputs[1].shape)
 
 
 def _expert_weight(call: KernelCall) -> Array:
-    """The weight as [e, 1, k, n], so that it goes with [e, b, c, k]."""
+    """The weight as [e, 1, k, n], to broadcast with [e, b, c, k]."""
     weight = call.inputs[1][:, None]
-    return weight if call.attrs.get("weight_layout") == "ehf" else _swapped(weight)
+    return weight if call.attrs.get("weight_layout") == "ehf" else _transpose(weight)
 
 
 def _expert_matmul(call: KernelCall) -> Array:
@@ -84,19 +84,19 @@ def _expert_matmul(call: KernelCall) -> Array:
 def _expert_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    weight = (_swapped(call.x) @ sent[0]).sum(axis=1)
+    weight = (_transpose(call.x) @ sent[0]).sum(axis=1)
     if call.attrs.get("weight_layout") != "ehf":
-        weight = _swapped(weight)
-    return sent[0] @ _swapped(_expert_weight(call)), weight
+        weight = _transpose(weight)
+    return sent[0] @ _transpose(_expert_weight(call)), weight
 
 
 def _rows(call: KernelCall) -> Array:
-    """Row numbers; one beyond a table (or its field's chunk) made smaller comes round again."""
+    """Row numbers, modulo the rows of the table or of the field's chunk."""
     ids = call.inputs[1].astype(np.int64)
     lengths = np.array(call.attrs.get("manual_split", [call.x.shape[0]]), dtype=np.int64)
-    own = np.arange(len(lengths)).repeat(ids.shape[-1] // len(lengths)) if ids.ndim else 0
+    chunk = np.arange(len(lengths)).repeat(ids.shape[-1] // len(lengths)) if ids.ndim else 0
     starts = np.cumsum(lengths) - lengths
-    return np.asarray(starts[own] + (ids - starts[own]) % lengths[own])
+    return np.asarray(starts[chunk] + (ids - starts[chunk]) % lengths[chunk])
 
 
 def _embedding(call: KernelCall) -> Array:

@@ -1,6 +1,6 @@
-"""Quantised values and products with them. Only fake_quant, made for training, has a gradient.
+"""Quantized values and products with them; only fake_quant, made for training, has a gradient.
 
-Whole numbers are int64 here, clipped to what 8 bits hold.
+Integers are int64 here, clipped to the range of 8 bits.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _LEAST, _GREATEST = -128, 127
 
 
 def _number(call: KernelCall, position: int, name: str, default: float) -> Array:
-    given = call.optional(position)
-    return np.asarray(call.number(name, default)) if given is None else given
+    array = call.optional(position)
+    return np.asarray(call.number(name, default)) if array is None else array
 
 
 def _to_int8(x: Array) -> Array:
@@ -37,7 +37,7 @@ def _dequantize(call: KernelCall) -> Array:
 
 
 def _dynamic_quant(call: KernelCall) -> tuple[Array, Array]:
-    """Rows over their scale, largest element / 127; a row of zeros has the scale 0."""
+    """Rows divided by their scale, largest element / 127; a row of zeros has the scale 0."""
     smooth = call.optional(1)
     x = call.x if smooth is None else call.x * smooth
     scale = np.abs(x).max(axis=-1) / _GREATEST
@@ -45,7 +45,7 @@ def _dynamic_quant(call: KernelCall) -> tuple[Array, Array]:
 
 
 def _limits(call: KernelCall) -> tuple[Array, Array]:
-    """The limits beside x; zero lies between them."""
+    """The limits, shaped to broadcast with x; zero lies between them."""
     shape = [1] * call.x.ndim
     if call.attrs.get("dim") is not None:
         shape[call.dim(0)] = -1
@@ -77,14 +77,14 @@ def _fake_quant(call: KernelCall) -> Array:
 def _fake_quant_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    """Straight through where nothing was clipped; the limits are not learned."""
+    """Straight-through gradient where nothing is clipped; the limits are not trained."""
     scale, zero, least, greatest = _steps(call)
     place = np.round(call.x / scale) + zero
     return (np.where((place >= least) & (place <= greatest), sent[0], 0.0),)
 
 
 def _min_max_update(call: KernelCall) -> tuple[Array, Array]:
-    """The running limits, moved by attrs decay where attrs ema says so."""
+    """The running limits; with attrs `ema`, moved by attrs `decay`."""
     low, high = call.inputs[1], call.inputs[2]
     if call.attrs.get("dim") is None:
         least, greatest = call.x.min().reshape(1), call.x.max().reshape(1)
@@ -99,14 +99,14 @@ def _min_max_update(call: KernelCall) -> tuple[Array, Array]:
 
 
 def _quant_matmul(call: KernelCall) -> Array:
-    made = np.matmul(call.x, call.inputs[1]) * call.inputs[2].astype(np.float64)
+    result = np.matmul(call.x, call.inputs[1]) * call.inputs[2].astype(np.float64)
     for more in call.inputs[3:]:
-        made = made + more
-    return _to_int8(made) if "int" in str(call.attrs.get("dtype", "float16")) else made
+        result = result + more
+    return _to_int8(result) if "int" in str(call.attrs.get("dtype", "float16")) else result
 
 
 def _weight(call: KernelCall) -> Array:
-    """The weight [k, n] by its scales, of groups of rows where those have two dims."""
+    """The dequantized weight [k, n]; scales with two dims are those of groups of rows."""
     weight, scale = call.inputs[1].astype(np.float64), call.inputs[2]
     offset = _number(call, 3, "offset", 0.0)
     if scale.ndim == 2:
@@ -128,18 +128,19 @@ def _weight_quant_matmul_gradients(
 
 
 def _compressed_matmul(call: KernelCall) -> Array:
-    """Rows times a weight [n, k] that is what is stored, over and over, shifted by the index.
+    """Rows times a weight [n, k] made of the stored values, repeated and shifted by the index.
 
-    Ascend's own compression is not public; this depends on all of weight and index as it does.
+    Ascend's compression is not public. This stand-in depends on every element of weight and index,
+    as the original does.
     """
     n, k = call.shape[1], call.x.shape[1]
     weight = np.resize(np.roll(call.inputs[1].reshape(-1), int(call.inputs[2].sum())), (n, k))
-    made = call.x @ weight.T
+    result = call.x @ weight.T
     for bias in call.inputs[3:4]:
-        made = made + bias
+        result = result + bias
     for scale in call.inputs[4:5]:
-        made = made * scale
-    return np.asarray(made, dtype=np.float64)
+        result = result * scale
+    return np.asarray(result, dtype=np.float64)
 
 
 QUANTISATION: Mapping[str, OpKernel] = {

@@ -15,28 +15,28 @@ Gradients = tuple[Array | None, ...]
 
 
 def _dims(call: KernelCall) -> tuple[int, ...]:
-    """attrs dims (all where absent), counted from the front."""
+    """attrs `dims` (all where absent), counted from the front."""
     rank = call.x.ndim
-    given = call.attrs.get("dims", call.attrs.get("dim"))
-    if given is None:
+    dims = call.attrs.get("dims", call.attrs.get("dim"))
+    if dims is None:
         return tuple(range(rank))
-    if isinstance(given, int):
-        given = [given]
-    return tuple(sorted({int(d) % rank for d in given})) if rank else ()
+    if isinstance(dims, int):
+        dims = [dims]
+    return tuple(sorted({int(d) % rank for d in dims})) if rank else ()
 
 
-def _kept(call: KernelCall) -> Shape:
-    """The output's shape with the reduced dims kept as 1."""
+def _shape_with_ones(call: KernelCall) -> Shape:
+    """The output's shape, with the reduced dims as 1."""
     gone = _dims(call)
     return tuple(1 if d in gone else size for d, size in enumerate(call.x.shape))
 
 
 def _spread(call: KernelCall, array: Array) -> Array:
-    """What has the output's shape, broadcast over the input's."""
-    return np.broadcast_to(array.reshape(_kept(call)), call.x.shape)
+    """An array of the output's shape, broadcast over the input's shape."""
+    return np.broadcast_to(array.reshape(_shape_with_ones(call)), call.x.shape)
 
 
-def _reduced(call: KernelCall, *, function: Callable[..., Array]) -> Array:
+def _reduce(call: KernelCall, *, function: Callable[..., Array]) -> Array:
     return np.asarray(function(call.x, axis=_dims(call))).reshape(call.shape)
 
 
@@ -61,7 +61,7 @@ def _mean_gradients(
 def _extreme_gradients(
     call: KernelCall, outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    """Equal parts to all that are the extreme."""
+    """Equal shares to all elements that are the extreme."""
     best = call.x == _spread(call, outputs[0])
     return (best * _spread(call, sent[0]) / best.sum(axis=_dims(call), keepdims=True),)
 
@@ -69,7 +69,7 @@ def _extreme_gradients(
 def _product_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    """The product of all others, without a division: those before times those behind."""
+    """The product of all other elements, those before times those behind; no division."""
     dims = _dims(call)
     last = tuple(range(-len(dims), 0))
     moved = np.moveaxis(call.x, dims, last)
@@ -110,14 +110,14 @@ def _place(call: KernelCall, *, function: Callable[..., Array]) -> Array:
 
 
 REDUCTIONS: Mapping[str, OpKernel] = {
-    "sum": OpKernel(partial(_reduced, function=np.sum), _sum_gradients),
+    "sum": OpKernel(partial(_reduce, function=np.sum), _sum_gradients),
     "mean": OpKernel(_mean, _mean_gradients),
-    "amax": OpKernel(partial(_reduced, function=np.max), _extreme_gradients),
-    "amin": OpKernel(partial(_reduced, function=np.min), _extreme_gradients),
-    "prod": OpKernel(partial(_reduced, function=np.prod), _product_gradients),
+    "amax": OpKernel(partial(_reduce, function=np.max), _extreme_gradients),
+    "amin": OpKernel(partial(_reduce, function=np.min), _extreme_gradients),
+    "prod": OpKernel(partial(_reduce, function=np.prod), _product_gradients),
     "var": OpKernel(_variance, _variance_gradients),
-    "any": OpKernel(partial(_reduced, function=np.any), no_gradient),
-    "all": OpKernel(partial(_reduced, function=np.all), no_gradient),
+    "any": OpKernel(partial(_reduce, function=np.any), no_gradient),
+    "all": OpKernel(partial(_reduce, function=np.all), no_gradient),
     "argmax": OpKernel(partial(_place, function=np.argmax), no_gradient),
     "argmin": OpKernel(partial(_place, function=np.argmin), no_gradient),
 }

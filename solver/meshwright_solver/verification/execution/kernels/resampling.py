@@ -31,7 +31,7 @@ def _max_pool(call: KernelCall) -> Array:
 def _max_pool_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    """To the first place of a window that has its maximum."""
+    """The gradient goes to the first place of a window that has its maximum."""
     windows = _windows(call)
     best = windows.read(call.x, -np.inf).argmax(axis=0)
     numbers = np.arange(prod(windows.window)).reshape(-1, *[1] * best.ndim)
@@ -50,34 +50,34 @@ def _avg_pool_gradients(
     return (windows.add(np.broadcast_to(sent[0] / count, (count, *sent[0].shape))),)
 
 
-def _nearest(size: int, made: int, _corners: bool) -> Array:
-    return np.eye(size)[np.arange(made) * size // made]
+def _nearest(size: int, places: int, _corners: bool) -> Array:
+    return np.eye(size)[np.arange(places) * size // places]
 
 
-def _taps(size: int, made: int, corners: bool) -> Array:
-    """Where each output place lies among the input places."""
-    at = np.arange(made, dtype=np.float64)
+def _taps(size: int, places: int, corners: bool) -> Array:
+    """The coordinate of each output place among the input places."""
+    at = np.arange(places, dtype=np.float64)
     if corners:
-        return at * ((size - 1) / (made - 1) if made > 1 else 0.0)
-    return (at + 0.5) * size / made - 0.5
+        return at * ((size - 1) / (places - 1) if places > 1 else 0.0)
+    return (at + 0.5) * size / places - 0.5
 
 
-def _linear(size: int, made: int, corners: bool) -> Array:
-    at = np.maximum(_taps(size, made, corners), 0.0)
+def _linear(size: int, places: int, corners: bool) -> Array:
+    at = np.maximum(_taps(size, places, corners), 0.0)
     distance = np.abs(np.minimum(at, size - 1)[:, None] - np.arange(size))
     return np.asarray(np.maximum(0.0, 1 - distance))
 
 
-def _cubic(size: int, made: int, corners: bool) -> Array:
-    at = _taps(size, made, corners)
+def _cubic(size: int, places: int, corners: bool) -> Array:
+    at = _taps(size, places, corners)
     first = np.floor(at).astype(np.int64)
-    matrix = np.zeros((made, size))
+    matrix = np.zeros((places, size))
     for offset in range(-1, 3):
         t = np.abs(at - (first + offset))
         near = (_CUBIC + 2) * t**3 - (_CUBIC + 3) * t**2 + 1
         far = _CUBIC * (t**3 - 5 * t**2 + 8 * t - 4)
         place = np.clip(first + offset, 0, size - 1)
-        np.add.at(matrix, (np.arange(made), place), np.where(t <= 1, near, far))
+        np.add.at(matrix, (np.arange(places), place), np.where(t <= 1, near, far))
     return matrix
 
 
@@ -89,29 +89,29 @@ _MODES: Mapping[str, Callable[[int, int, bool], Array]] = {
 
 
 def _matrices(call: KernelCall) -> list[Array]:
-    """For each spatial dim, what each output place takes of each input place."""
+    """For each spatial dim, the weight of each input place in each output place."""
     mode = str(call.attrs.get("mode", "nearest"))
     if mode not in _MODES:
         raise NotExecutable(call.kind, f"mode {mode!r}; known are {', '.join(_MODES)}")
     corners = bool(call.attrs.get("align_corners", False))
     sizes = zip(call.x.shape[2:], call.shape[2:], strict=True)
-    return [_MODES[mode](size, made, corners) for size, made in sizes]
+    return [_MODES[mode](size, places, corners) for size, places in sizes]
 
 
-def _applied(x: Array, matrices: Sequence[Array]) -> Array:
+def _apply(x: Array, matrices: Sequence[Array]) -> Array:
     for dim, matrix in enumerate(matrices, 2):
         x = np.moveaxis(np.tensordot(matrix, x, axes=(1, dim)), 0, dim)
     return x
 
 
 def _upsample(call: KernelCall) -> Array:
-    return _applied(call.x, _matrices(call))
+    return _apply(call.x, _matrices(call))
 
 
 def _upsample_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    return (_applied(sent[0], [matrix.T for matrix in _matrices(call)]),)
+    return (_apply(sent[0], [matrix.T for matrix in _matrices(call)]),)
 
 
 RESAMPLING: Mapping[str, OpKernel] = {

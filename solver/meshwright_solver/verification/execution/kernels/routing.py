@@ -1,7 +1,7 @@
-"""Experts by number: runs of rows, gates, and the way of rows to their experts and back.
+"""Routing of rows to experts by number: runs of rows, gates, and the permutation and its inverse.
 
-Numbers of experts, rows and runs are made up in a verification: those that point nowhere come round
-again, and runs that do not cover the rows give way to runs of equal length.
+Expert numbers, row numbers and runs are random here. Numbers beyond the end are taken modulo the
+size, and runs that do not cover the rows become runs of equal length.
 """
 
 from __future__ import annotations
@@ -57,14 +57,14 @@ def _ffn(call: KernelCall) -> Array:
         expert = _expert_of_row(len(x), rest.pop(0))
     else:
         expert = np.zeros(len(x), dtype=np.int64)
-        first, second, rest = first[None], second[None], [own[None] for own in rest]
+        first, second, rest = first[None], second[None], [array[None] for array in rest]
     hidden = np.einsum("mk,mkf->mf", x, first[expert])
     for bias in rest[:1]:
         hidden = hidden + bias[expert]
-    made = np.einsum("mf,mfn->mn", _ACTIVATIONS[name](hidden), second[expert])
+    result = np.einsum("mf,mfn->mn", _ACTIVATIONS[name](hidden), second[expert])
     for bias in rest[1:2]:
-        made = made + bias[expert]
-    return np.asarray(made).reshape(call.shape)
+        result = result + bias[expert]
+    return np.asarray(result).reshape(call.shape)
 
 
 def _expert_tokens(call: KernelCall) -> Array:
@@ -73,7 +73,7 @@ def _expert_tokens(call: KernelCall) -> Array:
 
 
 def _best_experts(call: KernelCall) -> tuple[Array, Array]:
-    """Softmax over the experts, and the best of each row; a finished row has the expert behind."""
+    """Softmax over the experts, and the best experts of each row."""
     p = softmax_of(call.x, -1)
     return p, np.argsort(-p, axis=-1, kind="stable")[:, : call.shape[1]]
 
@@ -97,14 +97,14 @@ def _gating_gradients(
 
 
 def _order(call: KernelCall) -> Array:
-    """The row numbers of all choices, by expert."""
+    """The row numbers of all choices, sorted by expert."""
     experts = call.inputs[2].reshape(-1)
     rows = call.inputs[1].reshape(-1).astype(np.int64) % experts.size
     return rows[np.argsort(experts, kind="stable")]
 
 
 def _init_routing(call: KernelCall) -> list[Array]:
-    """Expanded rows, where each row number went, and the experts in order."""
+    """Expanded rows, the place of each row number, and the experts in order."""
     order = _order(call)
     place = np.zeros(order.size, dtype=np.int64)
     place[order] = np.arange(order.size)
@@ -116,24 +116,24 @@ def _init_routing(call: KernelCall) -> list[Array]:
 def _init_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    found = np.zeros(call.x.shape)
-    np.add.at(found, (_order(call) % len(call.x))[: call.shape[0]], sent[0])
-    return (found,)
+    gradient = np.zeros(call.x.shape)
+    np.add.at(gradient, (_order(call) % len(call.x))[: call.shape[0]], sent[0])
+    return (gradient,)
 
 
 def _finalize_numbers(call: KernelCall) -> tuple[Array, Array]:
-    """Which expanded row and which expert each choice [m, k] has; rows are numbered k first."""
+    """Expanded row and expert of each choice [m, k]; rows are numbered k first."""
     rows, choices = call.inputs[-3].shape
     number = call.inputs[-2].astype(np.int64).reshape(choices, rows).T % len(call.x)
     return number, call.inputs[-1].astype(np.int64) % len(call.inputs[-4])
 
 
 def _finalize(call: KernelCall) -> Array:
-    """The skips, and each choice's row with its expert's bias, weighed by its scale."""
+    """The skips plus each choice's row with its expert's bias, weighted by its scale."""
     number, expert = _finalize_numbers(call)
     bias, scale = call.inputs[-4], call.inputs[-3]
-    made = ((call.x[number] + bias[expert]) * scale[..., None]).sum(axis=1)
-    return np.asarray(sum(call.inputs[1:-4], made))
+    result = ((call.x[number] + bias[expert]) * scale[..., None]).sum(axis=1)
+    return np.asarray(sum(call.inputs[1:-4], result))
 
 
 def _finalize_gradients(
@@ -150,10 +150,10 @@ def _finalize_gradients(
 
 
 def _route(call: KernelCall, wanted: Array) -> list[Array]:
-    """Slots in the order of the tokens (attrs drop sdrop), or of the choices (kdrop).
+    """Slots in the order of the tokens (attrs `drop` is sdrop), or of the choices (kdrop).
 
-    dispatch has the token's number from 1 for each expert and slot, 0 for an empty one; combine
-    has expert * (slots + 1) + slot from 1, or slot 0 where a choice is dropped.
+    dispatch holds the number of the token, from 1, of each expert and slot, 0 for an empty one.
+    combine holds expert * (slots + 1) + slot, slots from 1; slot 0 is a dropped choice.
     """
     batch, experts, slots = call.output_shapes[0]
     dispatch = np.zeros((batch, experts, slots), dtype=np.int64)
@@ -179,7 +179,7 @@ def _top_k(call: KernelCall) -> list[Array]:
 
 
 def _top_p(call: KernelCall) -> list[Array]:
-    """A choice is dropped where those before it have the threshold already."""
+    """A choice is dropped where the choices before it have reached the threshold."""
     before = np.cumsum(call.inputs[1], axis=-1) - call.inputs[1]
     return _route(call, before < call.number("threshold", 0.5))
 

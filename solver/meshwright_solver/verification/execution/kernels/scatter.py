@@ -1,8 +1,7 @@
 """Kinds that write at places that an index names.
 
-attrs reduce says what becomes of what is there: update (the last write wins), add, sub, mul, div,
-max or min. With S the product of all factors that one place gets, and n the number of candidates
-that equal its extreme:
+attrs `reduce` names the update: update (the last write wins), add, sub, mul, div, max or min. S is
+the product of all factors at one place, and n the number of candidates that equal its extreme:
 
     mul    y = x S    gradient of x: g S      of an update u: g x S / u
     div    y = x / S  gradient of x: g / S    of an update u: -g y / u
@@ -40,25 +39,25 @@ _COMBINED: Mapping[str, Any] = {
 
 
 def _reduce(call: KernelCall, default: str) -> str:
-    found = str(call.attrs.get("reduce", default))
-    if found != "update" and found not in _COMBINED:
+    reduce = str(call.attrs.get("reduce", default))
+    if reduce != "update" and reduce not in _COMBINED:
         known = ", ".join(["update", *_COMBINED])
-        raise NotExecutable(call.kind, f"reduce {found!r}; known are {known}")
-    return found
+        raise NotExecutable(call.kind, f"reduce {reduce!r}; known are {known}")
+    return reduce
 
 
 def _updates(call: KernelCall) -> Array:
     return call.inputs[-1] * call.number("alpha", 1)
 
 
-def _written(call: KernelCall, *, place_of: PlaceOf, default: str) -> Array:
+def _write(call: KernelCall, *, place_of: PlaceOf, default: str) -> Array:
     reduce, place, updates = _reduce(call, default), place_of(call), _updates(call)
-    made = call.x.copy()
+    result = call.x.copy()
     if reduce == "update":
-        made[place] = updates
+        result[place] = updates
     else:
-        _COMBINED[reduce].at(made, place, updates)
-    return made
+        _COMBINED[reduce].at(result, place, updates)
+    return result
 
 
 def _product(call: KernelCall, place: Place) -> Array:
@@ -78,23 +77,23 @@ def _gradients(
     reduce, place = _reduce(call, default), place_of(call)
     g, y, u = sent[0], outputs[0], _updates(call)
     if reduce == "update":
-        own, update = g.copy(), g[place]
-        own[place] = 0.0
+        gradient, update = g.copy(), g[place]
+        gradient[place] = 0.0
     elif reduce in ("add", "sub"):
-        own, update = g, g[place] if reduce == "add" else -g[place]
+        gradient, update = g, g[place] if reduce == "add" else -g[place]
     elif reduce == "mul":
         s = _product(call, place)
-        own, update = g * s, scaled(g[place], (call.x * s)[place] / u)
+        gradient, update = g * s, scaled(g[place], (call.x * s)[place] / u)
     elif reduce == "div":
-        own, update = scaled(g, 1 / _product(call, place)), scaled(g[place], -y[place] / u)
+        gradient, update = scaled(g, 1 / _product(call, place)), scaled(g[place], -y[place] / u)
     else:
-        best, mine = (u == y[place]).astype(np.float64), (call.x == y).astype(np.float64)
-        count = mine.copy()
+        best, x_is_best = (u == y[place]).astype(np.float64), (call.x == y).astype(np.float64)
+        count = x_is_best.copy()
         np.add.at(count, place, best)
         share = scaled(g, 1 / count)
-        own, update = share * mine, share[place] * best
+        gradient, update = share * x_is_best, share[place] * best
     middle = [None] * (len(call.inputs) - 2)
-    return own, *middle, update * call.number("alpha", 1)
+    return gradient, *middle, update * call.number("alpha", 1)
 
 
 def _rows(call: KernelCall) -> Place:
@@ -115,7 +114,7 @@ def _slices(call: KernelCall) -> Place:
 
 def _kernel(place_of: PlaceOf, default: str) -> OpKernel:
     return OpKernel(
-        partial(_written, place_of=place_of, default=default),
+        partial(_write, place_of=place_of, default=default),
         partial(_gradients, place_of=place_of, default=default),
     )
 

@@ -1,4 +1,4 @@
-"""Kinds that put rows of equal number together, find which are equal, or draw numbers."""
+"""Kinds that combine rows of equal number, find equal values, or draw numbers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ def _numbers(call: KernelCall) -> Array:
 
 
 def _sum(call: KernelCall) -> Array:
-    made = np.zeros(call.shape, dtype=call.x.dtype)
-    np.add.at(made, _numbers(call), call.x)
-    return made
+    sums = np.zeros(call.shape, dtype=call.x.dtype)
+    np.add.at(sums, _numbers(call), call.x)
+    return sums
 
 
 def _sum_gradients(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
@@ -30,7 +30,7 @@ def _sum_gradients(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[A
 
 
 def _empty(call: KernelCall, how: str) -> Array:
-    """What a segment without rows has: the least, the greatest, or one."""
+    """The value of a segment without rows: the least number, the greatest, or one."""
     if how == "prod":
         return np.ones(call.shape, dtype=call.x.dtype)
     limits = np.finfo(np.float64) if is_float(call.x) else np.iinfo(np.int64)
@@ -38,16 +38,16 @@ def _empty(call: KernelCall, how: str) -> Array:
     return np.full(call.shape, value, dtype=call.x.dtype)
 
 
-def _combined(call: KernelCall, *, how: str) -> Array:
-    made = _empty(call, how)
-    _COMBINED[how].at(made, _numbers(call), call.x)
-    return made
+def _combine(call: KernelCall, *, how: str) -> Array:
+    result = _empty(call, how)
+    _COMBINED[how].at(result, _numbers(call), call.x)
+    return result
 
 
 def _extreme_gradients(
     call: KernelCall, outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    """Equal parts to all rows that are the extreme of their segment."""
+    """Equal shares to all rows that are the extreme of their segment."""
     numbers = _numbers(call)
     best = (call.x == outputs[0][numbers]).astype(np.float64)
     count = np.zeros(call.shape)
@@ -58,33 +58,33 @@ def _extreme_gradients(
 def _product_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    """Row by row the product of the others of its segment, without a division."""
+    """The product of the other rows of the segment, row by row; no division."""
     numbers = _numbers(call)
     lead = numbers.ndim
     rows = call.x.reshape(-1, *call.x.shape[lead:])
     flat = numbers.reshape(-1)
-    found = np.empty_like(rows)
+    gradients = np.empty_like(rows)
     for i, number in enumerate(flat):
         others = flat == number
         others[i] = False
-        found[i] = sent[0][number] * rows[others].prod(axis=0)
-    return found.reshape(call.x.shape), None
+        gradients[i] = sent[0][number] * rows[others].prod(axis=0)
+    return gradients.reshape(call.x.shape), None
 
 
 def _unique(call: KernelCall) -> tuple[Array, Array]:
-    """Values in the order in which they are first met; what is left of the output is zero."""
+    """Values in the order of their first appearance; the rest of the output is zero."""
     flat = call.x.reshape(-1)
     _, first, inverse = np.unique(flat, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.argsort(order)
     values = np.zeros(call.shape, dtype=call.x.dtype)
-    found = flat[np.sort(first)][: values.size]
-    values[: found.size] = found
+    distinct = flat[np.sort(first)][: values.size]
+    values[: distinct.size] = distinct
     return values, rank[inverse].reshape(call.x.shape).astype(np.int64)
 
 
 def _candidates(call: KernelCall) -> list[Array]:
-    """Classes drawn one after the other, and how often each is expected in as many draws."""
+    """Consecutive classes, and the expected count of each in as many draws."""
     sampled = np.arange(call.shape[0], dtype=np.int64)
     classes = int(call.number("classes", 0)) or int(call.x.max()) + 1
     share = min(1.0, call.shape[0] / classes)
@@ -93,9 +93,9 @@ def _candidates(call: KernelCall) -> list[Array]:
 
 SEGMENTS: Mapping[str, OpKernel] = {
     "unsorted_segment_sum": OpKernel(_sum, _sum_gradients),
-    "unsorted_segment_max": OpKernel(partial(_combined, how="max"), _extreme_gradients),
-    "unsorted_segment_min": OpKernel(partial(_combined, how="min"), _extreme_gradients),
-    "unsorted_segment_prod": OpKernel(partial(_combined, how="prod"), _product_gradients),
+    "unsorted_segment_max": OpKernel(partial(_combine, how="max"), _extreme_gradients),
+    "unsorted_segment_min": OpKernel(partial(_combine, how="min"), _extreme_gradients),
+    "unsorted_segment_prod": OpKernel(partial(_combine, how="prod"), _product_gradients),
     "unique": OpKernel(_unique, no_gradient),
     "candidate_sampler": OpKernel(_candidates, no_gradient),
 }

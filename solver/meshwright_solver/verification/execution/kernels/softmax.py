@@ -13,7 +13,7 @@ Gradients = tuple[Array | None, ...]
 
 
 def softmax_of(x: Array, dim: int) -> Array:
-    """Zeros where all of a row is minus infinity."""
+    """Softmax along a dim; zeros where all of a row is minus infinity."""
     highest = x.max(axis=dim, keepdims=True)
     power = np.exp(x - np.where(np.isneginf(highest), 0.0, highest))
     total = power.sum(axis=dim, keepdims=True)
@@ -21,7 +21,7 @@ def softmax_of(x: Array, dim: int) -> Array:
 
 
 def softmax_gradient(y: Array, gradient: Array, dim: int) -> Array:
-    """Of the input, from the output and its gradient."""
+    """The gradient of the input, from the output and its gradient."""
     return np.asarray(y * (gradient - (gradient * y).sum(axis=dim, keepdims=True)))
 
 

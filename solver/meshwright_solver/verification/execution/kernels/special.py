@@ -1,7 +1,7 @@
-"""Element-wise kinds that are not in numpy, or are only defined on a part of the numbers.
+"""Element-wise kinds that are not in numpy, or are defined only on a part of the numbers.
 
-Where a function is not defined it is continued, as the logarithm is: of what is beyond +-1 it takes
-the inverse 1 / x, of what has to be positive the magnitude.
+A function is continued where it is not defined, like the logarithm. A domain of [-1, 1] takes the
+inverse 1 / x of larger numbers; a positive domain takes the magnitude.
 """
 
 from __future__ import annotations

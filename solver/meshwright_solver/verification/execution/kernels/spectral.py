@@ -1,9 +1,9 @@
-"""Fourier and cosine transforms; a complex array is one of pairs in a last dim of two.
+"""Fourier and cosine transforms; a complex array is an array of pairs in a last dim of two.
 
-All are linear maps over the real numbers, so that a gradient is the adjoint map of what was sent.
-With F the sums sum_t x_t exp(-2 pi i k t / n), scaled as attrs norm says:
+All kinds are linear maps over the real numbers, so a gradient is the adjoint map of the output's
+gradient. With F the sums sum_t x_t exp(-2 pi i k t / n), scaled by attrs `norm`:
 
-    adjoint of F            the inverse sums, scaled as F was
+    adjoint of F            the inverse sums, scaled like F
     of a real input         the real part of that
     of a real output        F itself, twice for every k that stands for k and n - k
 """
@@ -20,11 +20,11 @@ from meshwright_solver.verification.execution.kernels.kernel import OpKernel
 
 Gradients = tuple[Array | None, ...]
 
-# the sums in the other direction are scaled alike under these norms
+# norm of the inverse sums -> norm of the forward sums with the same scale
 _OTHER_WAY = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 
 
-def _paired(x: Array) -> Array:
+def _to_pairs(x: Array) -> Array:
     return np.stack([x.real, x.imag], axis=-1)
 
 
@@ -41,11 +41,11 @@ def _dims(call: KernelCall, rank: int) -> list[int]:
     return [int(d) % rank for d in (range(rank) if dims is None else dims)]
 
 
-def _resized(x: Array, dim: int, size: int) -> Array:
-    """Cut or filled with zeros at the end."""
-    kept = np.take(x, range(min(size, x.shape[dim])), axis=dim)
+def _resize(x: Array, dim: int, size: int) -> Array:
+    """Cut or zero-padded at the end."""
+    cut = np.take(x, range(min(size, x.shape[dim])), axis=dim)
     room = [(0, max(0, size - x.shape[dim])) if d == dim else (0, 0) for d in range(x.ndim)]
-    return np.pad(kept, room)
+    return np.pad(cut, room)
 
 
 def _sums(x: Array, dim: int, norm: str, *, inverse: bool) -> Array:
@@ -62,8 +62,8 @@ def _fft(call: KernelCall) -> Array:
     x = _complex(call.x) if call.x.ndim > rank else call.x.astype(np.complex128)
     for dim in _dims(call, rank):
         inverse = bool(call.attrs.get("inverse", False))
-        x = _sums(_resized(x, dim, call.shape[dim]), dim, _norm(call), inverse=inverse)
-    return _paired(x)
+        x = _sums(_resize(x, dim, call.shape[dim]), dim, _norm(call), inverse=inverse)
+    return _to_pairs(x)
 
 
 def _fft_gradients(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
@@ -71,59 +71,61 @@ def _fft_gradients(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[A
     g = _complex(sent[0])
     for dim in _dims(call, rank):
         inverse = bool(call.attrs.get("inverse", False))
-        g = _resized(_adjoint(g, dim, _norm(call), inverse=inverse), dim, call.x.shape[dim])
-    return (_paired(g) if call.x.ndim > rank else g.real,)
+        g = _resize(_adjoint(g, dim, _norm(call), inverse=inverse), dim, call.x.shape[dim])
+    return (_to_pairs(g) if call.x.ndim > rank else g.real,)
 
 
-def _from_real(x: Array, dims: Sequence[int], made: Sequence[int], n: int, norm: str) -> Array:
+def _from_real(
+    x: Array, dims: Sequence[int], output_shape: Sequence[int], n: int, norm: str
+) -> Array:
     """Real [.., n'] to the first half of its complex sums; the last of dims is the real one.
 
-    n: the length that is transformed there, which the half does not tell.
+    n: the length of the transform there, which the half does not determine.
     """
     *rest, last = dims
-    y = _sums(_resized(x, last, n).astype(np.complex128), last, norm, inverse=False)
-    y = _resized(y, last, made[last])
+    y = _sums(_resize(x, last, n).astype(np.complex128), last, norm, inverse=False)
+    y = _resize(y, last, output_shape[last])
     for dim in rest:
-        y = _sums(_resized(y, dim, made[dim]), dim, norm, inverse=False)
+        y = _sums(_resize(y, dim, output_shape[dim]), dim, norm, inverse=False)
     return y
 
 
 def _from_real_adjoint(
-    g: Array, dims: Sequence[int], given: Sequence[int], n: int, norm: str
+    g: Array, dims: Sequence[int], input_shape: Sequence[int], n: int, norm: str
 ) -> Array:
     *rest, last = dims
     for dim in rest:
-        g = _resized(_adjoint(g, dim, norm, inverse=False), dim, given[dim])
-    g = _adjoint(_resized(g, last, n), last, norm, inverse=False)
-    return _resized(g.real, last, given[last])
+        g = _resize(_adjoint(g, dim, norm, inverse=False), dim, input_shape[dim])
+    g = _adjoint(_resize(g, last, n), last, norm, inverse=False)
+    return _resize(g.real, last, input_shape[last])
 
 
-def _to_real(x: Array, dims: Sequence[int], made: Sequence[int], norm: str) -> Array:
-    """The inverse sums of half of what is symmetric, to real numbers."""
+def _to_real(x: Array, dims: Sequence[int], output_shape: Sequence[int], norm: str) -> Array:
+    """Half of a symmetric array to real numbers, by the inverse sums."""
     *rest, last = dims
     for dim in rest:
-        x = _sums(_resized(x, dim, made[dim]), dim, norm, inverse=True)
-    return np.asarray(transforms.irfft(x, n=made[last], axis=last, norm=norm))
+        x = _sums(_resize(x, dim, output_shape[dim]), dim, norm, inverse=True)
+    return np.asarray(transforms.irfft(x, n=output_shape[last], axis=last, norm=norm))
 
 
-def _to_real_adjoint(g: Array, dims: Sequence[int], given: Sequence[int], norm: str) -> Array:
+def _to_real_adjoint(g: Array, dims: Sequence[int], input_shape: Sequence[int], norm: str) -> Array:
     *rest, last = dims
     n = g.shape[last]
     y = np.asarray(transforms.rfft(g, axis=last, norm=_OTHER_WAY[norm]))
     k = np.arange(n // 2 + 1)
     twice = np.where((k == 0) | (2 * k == n), 1.0, 2.0)
     y = y * twice.reshape([-1 if d == last else 1 for d in range(y.ndim)])
-    y = _resized(y, last, given[last])
+    y = _resize(y, last, input_shape[last])
     for dim in rest:
-        y = _resized(_adjoint(y, dim, norm, inverse=True), dim, given[dim])
+        y = _resize(_adjoint(y, dim, norm, inverse=True), dim, input_shape[dim])
     return y
 
 
-def _length(call: KernelCall, made: int) -> int:
-    """How many numbers are transformed to `made` of a half: as many as there are, if that fits."""
+def _length(call: KernelCall, half: int) -> int:
+    """The length of a transform with `half` numbers in its half; the input's length if it fits."""
     dim = _dims(call, call.x.ndim)[-1]
     size = call.x.shape[dim]
-    return size if size // 2 + 1 == made else int(call.number("n", 2 * (made - 1)))
+    return size if size // 2 + 1 == half else int(call.number("n", 2 * (half - 1)))
 
 
 def _half(call: KernelCall) -> Array:
@@ -133,7 +135,7 @@ def _half(call: KernelCall) -> Array:
     dims = _dims(call, call.x.ndim)
     n = _length(call, call.shape[dims[-1]])
     y = _from_real(call.x, dims, call.shape[:-1], n, norm)
-    return _paired(y.conj() if symmetric else y)
+    return _to_pairs(y.conj() if symmetric else y)
 
 
 def _half_gradients(
@@ -161,11 +163,11 @@ def _back_gradients(
     symmetric = call.kind == "hfft"
     norm = _OTHER_WAY[_norm(call)] if symmetric else _norm(call)
     g = _to_real_adjoint(sent[0], _dims(call, len(call.shape)), call.x.shape[:-1], norm)
-    return (_paired(g.conj() if symmetric else g),)
+    return (_to_pairs(g.conj() if symmetric else g),)
 
 
 def _cosines(call: KernelCall, size: int) -> Array:
-    """The matrix of one dim's transform: of type 2, or its inverse."""
+    """The matrix of one dim's cosine transform of type 2, or its inverse."""
     function: Callable[..., Array] = (
         transforms.idct if call.attrs.get("inverse") else transforms.dct
     )
@@ -179,18 +181,18 @@ def _along(x: Array, dim: int, matrix: Array) -> Array:
 def _dct(call: KernelCall) -> Array:
     x = call.x
     for dim in _dims(call, x.ndim):
-        x = _along(_resized(x, dim, call.shape[dim]), dim, _cosines(call, call.shape[dim]))
+        x = _along(_resize(x, dim, call.shape[dim]), dim, _cosines(call, call.shape[dim]))
     return x
 
 
 def _dct_gradients(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
     g = sent[0]
     for dim in _dims(call, g.ndim):
-        g = _resized(_along(g, dim, _cosines(call, call.shape[dim]).T), dim, call.x.shape[dim])
+        g = _resize(_along(g, dim, _cosines(call, call.shape[dim]).T), dim, call.x.shape[dim])
     return (g,)
 
 
-def _shifted(call: KernelCall, x: Array, *, back: bool) -> Array:
+def _shift(call: KernelCall, x: Array, *, back: bool) -> Array:
     inverse = bool(call.attrs.get("inverse", False)) != back
     dims = _dims(call, x.ndim)
     halves = [x.shape[d] // 2 for d in dims]
@@ -200,7 +202,7 @@ def _shifted(call: KernelCall, x: Array, *, back: bool) -> Array:
 def _shift_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
-    return (_shifted(call, sent[0], back=True),)
+    return (_shift(call, sent[0], back=True),)
 
 
 SPECTRAL: Mapping[str, OpKernel] = {
@@ -208,5 +210,5 @@ SPECTRAL: Mapping[str, OpKernel] = {
     **{kind: OpKernel(_half, _half_gradients) for kind in ("rfft", "ihfft")},
     **{kind: OpKernel(_back, _back_gradients) for kind in ("irfft", "hfft")},
     "dct": OpKernel(_dct, _dct_gradients),
-    "fftshift": OpKernel(lambda call: _shifted(call, call.x, back=False), _shift_gradients),
+    "fftshift": OpKernel(lambda call: _shift(call, call.x, back=False), _shift_gradients),
 }

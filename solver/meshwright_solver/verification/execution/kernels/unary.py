@@ -1,7 +1,7 @@
 """Element-wise kinds of one input.
 
-Values are made up, so a logarithm or a root may be asked of a negative number: they are continued
-evenly (log |x|, sqrt |x|) rather than hide a difference behind something that is not a number.
+Values are random, so a logarithm or a root may get a negative number. They are continued evenly
+(log |x|, sqrt |x|), since NaN would hide differences.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def sigmoid(x: Array) -> Array:
 
 
 def element_wise(values: Values, slope: Slope) -> OpKernel:
-    """A kernel of the values at x and the slope there, which may be had from the values."""
+    """A kernel of the values at x and the slope there, a function of input, output and call."""
 
     def forward(call: KernelCall) -> Array:
         return values(call.x, call)
@@ -44,7 +44,7 @@ def element_wise(values: Values, slope: Slope) -> OpKernel:
 
 
 def flat(values: Callable[[Array], Array]) -> OpKernel:
-    """A kernel without a slope."""
+    """A kernel without a gradient."""
 
     return OpKernel(lambda call: np.asarray(values(call.x)), no_gradient)
 
@@ -131,11 +131,11 @@ def _cast(call: KernelCall) -> Array:
 
 
 def _dropout(call: KernelCall) -> list[Array]:
-    """Everything is kept, whatever the share: the mask, if it comes out, is true."""
+    """Keep all elements, whatever the share; a second output is a mask of ones."""
     return [call.x, np.ones(call.x.shape, dtype=np.bool_)]
 
 
-def _passed_on(
+def _pass_through(
     _call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> tuple[Array | None]:
     return (sent[0],)
@@ -147,7 +147,7 @@ def _cast_gradient(
     return (sent[0] if outputs[0].dtype == np.float64 else None,)
 
 
-_PASSED_ON: Backward = _passed_on
+_PASS_THROUGH: Backward = _pass_through
 
 UNARY: Mapping[str, OpKernel] = {
     "neg": element_wise(lambda x, _: -x, lambda x, *_: np.full(x.shape, -1.0)),
@@ -191,5 +191,5 @@ UNARY: Mapping[str, OpKernel] = {
     "logical_not": flat(np.logical_not),
     "bitwise_not": flat(np.invert),
     "cast": OpKernel(_cast, _cast_gradient),
-    "dropout": OpKernel(_dropout, _PASSED_ON),
+    "dropout": OpKernel(_dropout, _PASS_THROUGH),
 }

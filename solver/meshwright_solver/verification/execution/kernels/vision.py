@@ -1,6 +1,6 @@
 """Boxes, crops and samples of images.
 
-A sample at (y, x) is the mean of the four elements around it, weighed by how near they are.
+A sample at (y, x) is the mean of the four elements around it, weighted bilinearly.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ class Corner:
 def corners(y: Array, x: Array, height: int, width: int) -> list[Corner]:
     """The four elements around each point; those outside of the image count as zero."""
     top, left = np.floor(y), np.floor(x)
-    found = []
+    elements = []
     for below in (0, 1):
         for right in (0, 1):
             rows, columns = top + below, left + right
             inside = (rows >= 0) & (rows < height) & (columns >= 0) & (columns < width)
             tall = y - top if below else top + 1 - y
             wide = x - left if right else left + 1 - x
-            found.append(
+            elements.append(
                 Corner(
                     np.clip(rows, 0, height - 1).astype(np.int64),
                     np.clip(columns, 0, width - 1).astype(np.int64),
@@ -51,14 +51,14 @@ def corners(y: Array, x: Array, height: int, width: int) -> list[Corner]:
                     inside * tall * (1 if right else -1),
                 )
             )
-    return found
+    return elements
 
 
 # grids
 
 
 def _grid_points(call: KernelCall) -> tuple[Array, Array, Array, Array]:
-    """y and x of all points in elements, and how they change with the grid."""
+    """y and x of all points in elements, then their slopes with respect to the grid."""
     _, _, height, width = call.x.shape
     aligned = bool(call.attrs.get("align_corners", False))
     padding = str(call.attrs.get("padding_mode", "zeros"))
@@ -67,22 +67,22 @@ def _grid_points(call: KernelCall) -> tuple[Array, Array, Array, Array]:
     points = []
     for size, place in ((height, 1), (width, 0)):
         step = (size - 1) / 2 if aligned else size / 2
-        own = (call.inputs[1][..., place] + 1) * step - (0 if aligned else 0.5)
-        slope = np.full(own.shape, step)
+        position = (call.inputs[1][..., place] + 1) * step - (0 if aligned else 0.5)
+        slope = np.full(position.shape, step)
         if padding == "border":
-            slope = np.where((own > 0) & (own < size - 1), slope, 0.0)
-            own = np.clip(own, 0, size - 1)
-        points += [own, slope]
+            slope = np.where((position > 0) & (position < size - 1), slope, 0.0)
+            position = np.clip(position, 0, size - 1)
+        points += [position, slope]
     return points[0], points[2], points[1], points[3]
 
 
 def _grid_sample(call: KernelCall) -> Array:
     y, x, _, _ = _grid_points(call)
-    made = np.zeros(call.shape)
+    result = np.zeros(call.shape)
     images = np.arange(len(call.x))[:, None, None]
     for corner in corners(y, x, *call.x.shape[2:]):
-        made += np.moveaxis(call.x[images, :, corner.y, corner.x], -1, 1) * corner.weight[:, None]
-    return made
+        result += np.moveaxis(call.x[images, :, corner.y, corner.x], -1, 1) * corner.weight[:, None]
+    return result
 
 
 def _grid_gradients(
@@ -106,7 +106,11 @@ def _grid_gradients(
 
 @dataclass(frozen=True, slots=True)
 class Crops:
-    """Of each box [b, points] the samples' place, which lie in the image, and steps of a box."""
+    """The samples of each box.
+
+    image: image numbers [b, 1, 1]. y, x: places of the samples [b, rows, columns]. inside: whether
+    a sample lies in the image. y_share, x_share: position of a sample within its box, 0 to 1.
+    """
 
     image: Array
     y: Array
@@ -144,10 +148,10 @@ def _crops(call: KernelCall) -> Crops:
 def _crop_and_resize(call: KernelCall) -> Array:
     """Images [n, y, x, c]; boxes y0 x0 y1 x1 as shares of the image; outside is attrs value."""
     crops = _crops(call)
-    made = np.zeros(call.shape)
+    result = np.zeros(call.shape)
     for corner in corners(crops.y, crops.x, *call.x.shape[1:3]):
-        made += call.x[crops.image, corner.y, corner.x] * corner.weight[..., None]
-    return np.where(crops.inside[..., None], made, call.number("value", 0.0))
+        result += call.x[crops.image, corner.y, corner.x] * corner.weight[..., None]
+    return np.where(crops.inside[..., None], result, call.number("value", 0.0))
 
 
 def _crop_gradients(
@@ -168,7 +172,7 @@ def _crop_gradients(
             y * crops.y_share,
             x * crops.x_share,
         )
-        boxes += np.stack([own.sum(axis=(1, 2)) for own in parts], axis=-1)
+        boxes += np.stack([part.sum(axis=(1, 2)) for part in parts], axis=-1)
     return whole, boxes, None
 
 
@@ -193,28 +197,29 @@ def _region_samples(call: KernelCall) -> tuple[Array, list[Corner]]:
     x = along(regions[:, 1], regions[:, 3], columns)[:, None, :, None, :]
     y, x = np.broadcast_arrays(y, x)
     inside = (y >= -1) & (y <= height) & (x >= -1) & (x <= width)
-    found = corners(np.clip(y, 0, height - 1), np.clip(x, 0, width - 1), height, width)
+    region_corners = corners(np.clip(y, 0, height - 1), np.clip(x, 0, width - 1), height, width)
     share = inside / count**2
     image = regions[:, 0].astype(np.int64) % len(call.x)
     return image[:, None, None, None, None], [
-        Corner(own.y, own.x, own.weight * share, own.by_y, own.by_x) for own in found
+        Corner(corner.y, corner.x, corner.weight * share, corner.by_y, corner.by_x)
+        for corner in region_corners
     ]
 
 
 def _roi_align(call: KernelCall) -> Array:
-    image, found = _region_samples(call)
-    made = np.zeros(call.shape)
-    for corner in found:
+    image, region_corners = _region_samples(call)
+    result = np.zeros(call.shape)
+    for corner in region_corners:
         taken = call.x[image, :, corner.y, corner.x] * corner.weight[..., None]
-        made += np.moveaxis(taken.sum(axis=(3, 4)), -1, 1)
-    return made
+        result += np.moveaxis(taken.sum(axis=(3, 4)), -1, 1)
+    return result
 
 
 def _roi_gradients(call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]) -> Gradients:
-    image, found = _region_samples(call)
+    image, region_corners = _region_samples(call)
     whole = np.zeros_like(np.moveaxis(call.x, 1, -1))
     g = np.moveaxis(sent[0], 1, -1)[:, :, :, None, None]
-    for corner in found:
+    for corner in region_corners:
         np.add.at(whole, (image, corner.y, corner.x), g * corner.weight[..., None])
     return np.moveaxis(whole, -1, 1), None
 
@@ -234,10 +239,10 @@ def _centres(boxes: Array) -> tuple[Array, Array]:
 def _box_encode(call: KernelCall) -> Array:
     centre, size = _centres(call.x)
     target_centre, target_size = _centres(call.inputs[1])
-    found = np.concatenate(
+    offsets = np.concatenate(
         [(target_centre - centre) / size, np.log(np.abs(target_size / size))], axis=1
     )
-    return np.asarray((found - _pair(call, "means", 0.0)) / _pair(call, "stds", 1.0))
+    return np.asarray((offsets - _pair(call, "means", 0.0)) / _pair(call, "stds", 1.0))
 
 
 def _box_encode_gradients(
@@ -260,8 +265,11 @@ def _iou(call: KernelCall) -> Array:
     """Shared area over joint area (attrs mode iou) or over the target's (iof)."""
     boxes, targets = call.inputs
 
-    def area(own: Array) -> Array:
-        return np.asarray((own[..., 2] - own[..., 0] + 1) * (own[..., 3] - own[..., 1] + 1))
+    def area(rectangles: Array) -> Array:
+        return np.asarray(
+            (rectangles[..., 2] - rectangles[..., 0] + 1)
+            * (rectangles[..., 3] - rectangles[..., 1] + 1)
+        )
 
     low = np.maximum(targets[:, None, :2], boxes[None, :, :2])
     high = np.minimum(targets[:, None, 2:], boxes[None, :, 2:])
@@ -273,12 +281,12 @@ def _iou(call: KernelCall) -> Array:
 
 
 def _random_choice(call: KernelCall) -> tuple[Array, Array]:
-    """The first true elements: any choice is as good as a random one."""
+    """The first true elements, which stand for random ones."""
     count = call.shape[0]
-    found = np.argwhere(call.x.astype(np.bool_))[:count]
+    chosen = np.argwhere(call.x.astype(np.bool_))[:count]
     places = np.zeros(call.shape, dtype=np.int64)
-    places[: len(found)] = found
-    return places, np.arange(count) < len(found)
+    places[: len(chosen)] = chosen
+    return places, np.arange(count) < len(chosen)
 
 
 def _check_valid(call: KernelCall) -> Array:

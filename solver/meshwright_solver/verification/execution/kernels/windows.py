@@ -1,7 +1,7 @@
 """Windows over the spatial dims of [n, c, ...], as convolutions and pools read them.
 
 Output place i of a dim reads the input places i*stride + j*dilation - before, for every place j of
-the window; what lies outside of the input is the fill. How much is padded behind follows from the
+the window. Places outside of the input read the fill value. The padding behind follows from the
 number of output places, so any input fits any output.
 """
 
@@ -21,7 +21,7 @@ _LEAD = (slice(None), slice(None))  # batch and channels
 
 @dataclass(frozen=True, slots=True)
 class Windows:
-    """By spatial dim: sizes of input, output and window, and how the window moves."""
+    """Sizes of input, output and window by spatial dim, and the motion of the window."""
 
     size: Shape
     places: Shape
@@ -48,14 +48,14 @@ class Windows:
 
     @property
     def _inside(self) -> tuple[slice, ...]:
-        """Where the input lies in the padded input."""
+        """The place of the input in the padded input."""
         return (
             *_LEAD,
             *(slice(b, b + size) for size, b in zip(self.size, self.before, strict=True)),
         )
 
     def _steps(self) -> Iterator[tuple[int, tuple[slice, ...]]]:
-        """For every place of the window, by number: what the outputs read there."""
+        """For every place of the window, its number and the slice that the outputs read."""
         offsets = product(*(range(window) for window in self.window))
         for number, offset in enumerate(offsets):
             moves = zip(offset, self.dilation, self.places, self.stride, strict=True)
@@ -68,13 +68,13 @@ class Windows:
         """[n, c, ...] -> [window places, n, c, output places ...]."""
         padded = np.full((*x.shape[:2], *self._extent), fill)
         padded[self._inside] = x
-        made = np.empty((prod(self.window), *x.shape[:2], *self.places))
+        columns = np.empty((prod(self.window), *x.shape[:2], *self.places))
         for number, place in self._steps():
-            made[number] = padded[place]
-        return made
+            columns[number] = padded[place]
+        return columns
 
     def add(self, read: Array) -> Array:
-        """The transpose of `read`: every input place is the sum of where it was read."""
+        """The transpose of `read`: every input place is the sum over its reads."""
         padded = np.zeros((*read.shape[1:3], *self._extent))
         for number, place in self._steps():
             padded[place] += read[number]
