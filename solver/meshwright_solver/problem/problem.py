@@ -53,7 +53,7 @@ class Problem:
     sent to the next stage, which sends back their gradients. whole: the unfolded graph, where
     `graph` is folded. remade: recomputed ops, with the segments of the whole graph. copies:
     interleaved microbatches. spare_bytes: memory reserved for transient memory. moved_bytes: limit
-    on the transient memory of one transfer. loads: expert dims with uneven loads.
+    on the bytes of one gathered or reduced tensor. loads: expert dims with uneven loads.
     """
 
     graph: Graph

@@ -238,7 +238,7 @@ class _Conformance:
             model = self.models.parameter(value)
             known = (model.states == row).all(axis=1)
             needed = np.array(self._needed(value))
-            if not known.any() or model.asked_out(model.states, needed)[known].any():
+            if not known.any() or model.request_forbids(model.states, needed)[known].any():
                 wish = self._wish_of_rest(int(model.place(row)[0]))
                 raise _broken(wish, _said(self.request, wish), self._rest(root))
 
