@@ -115,6 +115,6 @@ def check_experts(
     if not any(True for k, op in enumerate(ops) for _ in _runs(k, op, tensors)):
         raise SetupError(
             f"expert_imbalance is {imbalance:g}, but the graph has no experts (no op of kind "
-            f"{', '.join(sorted((DISPATCH, *_RUNS)))}). Use 1.",
+            f"{', '.join(sorted((DISPATCH, *_RUNS)))}). Use 1",
             pointer="/expert_imbalance",
         )

@@ -159,7 +159,7 @@ class _CacheWriter:
         if rows > context:
             raise SetupError(
                 f"the cache has room for a context of {context}, op {op.name!r} reads {rows} "
-                f"positions in one step. Use a longer context or a smaller {self.symbol!r}.",
+                f"positions in one step. Use a longer context or a smaller {self.symbol!r}",
                 pointer="/cache/context",
             )
         return rows == context

@@ -218,7 +218,7 @@ def _flops(op: Op, known: Known, sizes: Mapping[Factor, int]) -> float:
         raise RuleError(f"op {op.name!r}: its rule's FLOPs cannot be counted: {wrong}") from None
     if flops < 0:
         raise RuleError(
-            f"op {op.name!r}: its rule counts {flops:.3g} FLOPs. Write FLOPs that are 0 or more."
+            f"op {op.name!r}: its rule counts {flops:.3g} FLOPs. Write FLOPs that are 0 or more"
         )
     return flops
 

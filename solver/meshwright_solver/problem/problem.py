@@ -177,17 +177,17 @@ def build_problem(
     """
     if topology.beside:
         raise TopologyError(
-            f"{topology.name or 'the topology'} has {len(topology.groups)} kinds of devices; what "
-            "is planned or judged as one stage has one",
+            f"{topology.name or 'the topology'} has {len(topology.groups)} kinds of devices, but a "
+            "stage has one. Use a pipeline, whose stages have one kind each",
             pointer="/topology",
         )
     graph = with_loading(for_inference(graph, setup), setup)
-    taking_turns = _copies(setup, copies)
-    count = microbatches or setup.microbatches or taking_turns
-    if count % taking_turns:
+    group_size = _copies(setup, copies)
+    count = microbatches or setup.microbatches or group_size
+    if count % group_size:
         raise SetupError(
-            f"{count} microbatches do not go in groups of {taking_turns} that take turns; "
-            f"{count + 1} would do",
+            f"{count} microbatches cannot be interleaved in groups of {group_size}. Use "
+            f"{count + 1}",
             pointer="/microbatches",
         )
     shapes = graph.instantiate(_symbols(graph, setup, count))
@@ -221,12 +221,12 @@ def build_problem(
         tensors=tensors,
         ops=ops,
         uneven=uneven,
-        in_flight=in_flight * taking_turns,
+        in_flight=in_flight * group_size,
         stage_link=stage_link,
         sent=sent,
         remade=remade,
         loads=expert_loads(ops, tensors, setup.expert_imbalance),
-        copies=taking_turns,
+        copies=group_size,
     )
 
 

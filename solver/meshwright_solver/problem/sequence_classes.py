@@ -69,7 +69,7 @@ class _SequenceFinder:
         self._join()
         masked = list(self._causal_rows())
         if not masked:
-            raise _no_order("no op of the graph has a causal mask whose rows could be made even")
+            raise _order_error("no op of the graph has a causal mask whose rows could be made even")
         size_of = {rows.root: rows.size for rows in masked}
         numbers = {root: number for number, root in enumerate(size_of)}
         loaded: list[dict[LoadedDim, None]] = [{} for _ in numbers]
@@ -117,7 +117,7 @@ class _SequenceFinder:
         for op in self._ops():
             if self.data.issuperset(op.op.inputs):
                 self.data.update(op.op.outputs)
-            anywhere = _any_order(op)
+            anywhere = _orderless_factors(op)
             first: dict[int, SlotKey] = {}
             for port in self._ports(op):
                 for part, slot in port.slot_of.items():
@@ -137,7 +137,7 @@ class _SequenceFinder:
                 parts = [j for j, part in enumerate(op.parts) if part.factor == factor]
                 slots = dict(op.outputs[0].slot_of)
                 if len(parts) != 1 or parts[0] not in slots:
-                    raise _no_order(f"the rows of op {op.name!r} are no sub-dim of their own")
+                    raise _order_error(f"the rows of op {op.name!r} are no sub-dim of their own")
                 key = (op.outputs[0].tensor, slots[parts[0]])
                 part = op.parts[parts[0]]
                 yield _CausalRows(op.name, part.name, part.size, self.classes.find(key))
@@ -146,13 +146,13 @@ class _SequenceFinder:
         info = self.problem.tensors[name]
         slot = info.slots[k]
         if info.tensor.role in ("parameter", "cache"):
-            raise _no_order(f"dim {slot.dim} of {info.tensor.role} {name!r} is part of it")
+            raise _order_error(f"dim {slot.dim} of {info.tensor.role} {name!r} is part of it")
         if slot.dim in info.segments or (info.is_free and slot.size != info.shape[slot.dim]):
-            raise _no_order(f"it is no dim of its own in {name!r}")
+            raise _order_error(f"it is no dim of its own in {name!r}")
 
     def _uses(self, op: OpInfo, numbers: Mapping[SlotKey, int]) -> Iterator[_Use]:
         """Uses of sequences by an op. Raises SetupError where the op needs the original order."""
-        anywhere = _any_order(op)
+        anywhere = _orderless_factors(op)
         masks = op.known.skewed if op.known is not None else ()
         for port in self._ports(op):
             parts = {slot: part for part, slot in port.slot_of.items()}
@@ -167,14 +167,14 @@ class _SequenceFinder:
                 # the op depends on data alone, so that every device can run it whole
                 is_whole = part is None or not op.parts[part].shardable
                 if not (is_whole and self.data.issuperset(op.op.inputs)):
-                    raise _no_order(
+                    raise _order_error(
                         f"op {op.name!r} ({op.op.kind}) needs {port.tensor!r} in the order of its "
                         "positions"
                     )
                 info = self.problem.tensors[port.tensor]
                 slot = info.slots[k]
                 if slot.size != info.shape[slot.dim]:
-                    raise _no_order(f"it is no dim of its own in {port.tensor!r}")
+                    raise _order_error(f"it is no dim of its own in {port.tensor!r}")
                 turned = LoadedDim(tensor=port.tensor, dim=slot.dim)
                 yield _Use(number, part, cares=True, turned=turned)
 
@@ -189,7 +189,7 @@ class _SequenceFinder:
                 if part in number_of:
                     slot = info.slots[k]
                     if slot.size != info.shape[slot.dim]:
-                        raise _no_order(f"it is no dim of its own in {port.tensor!r}")
+                        raise _order_error(f"it is no dim of its own in {port.tensor!r}")
                     yield number_of[part], LoadedDim(tensor=port.tensor, dim=slot.dim)
 
 
@@ -217,16 +217,15 @@ class _Use:
     turned: LoadedDim | None = None
 
 
-def _any_order(op: OpInfo) -> frozenset[Factor]:
+def _orderless_factors(op: OpInfo) -> frozenset[Factor]:
     """Factors of an op whose order does not matter; none for ops with a user's rule."""
     if op.known is None or op.op.rule is not None:
         return frozenset()
     return in_any_order(op.op.kind, op.known.rule.parsed)
 
 
-def _no_order(why: str) -> SetupError:
+def _order_error(why: str) -> SetupError:
     return SetupError(
-        f"the sequence cannot be loaded in another order: {why}; sequence_order contiguous would "
-        "do",
+        f"the sequence cannot be loaded in another order: {why}. Use sequence_order contiguous",
         pointer="/sequence_order",
     )

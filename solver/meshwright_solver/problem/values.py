@@ -135,7 +135,7 @@ def find_values(problem: Problem) -> Values:
         info = problem.tensors[root]
         is_parameter = info.tensor.role in ("parameter", "cache")
         slots, producer = shardable.slots[root], producers.get(root)
-        again, is_remade = _again(problem, producer, readers[root], saving.get(root, ()))
+        again, is_remade = _backward_readers(problem, producer, readers[root], saving.get(root, ()))
         values.append(
             ProblemValue(
                 root=root,
@@ -161,7 +161,7 @@ def find_values(problem: Problem) -> Values:
     )
 
 
-def _again(
+def _backward_readers(
     problem: Problem,
     producer: Reader | None,
     readers: Sequence[Reader],

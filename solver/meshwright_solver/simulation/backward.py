@@ -103,12 +103,12 @@ class Backward:
         """Tasks that the gradients of an op's results depend on."""
         needs: list[Need] = []
         for value in self.parts.values_made(position):
-            self._share(value)
+            self._share_gradient(value)
             needs += self._ready.get(value.root, ())
         # the loss and unread results have no reader: they depend on the forward task alone
         return tuple(needs) or (self.forward[position],)
 
-    def _share(self, value: ProblemValue) -> None:
+    def _share_gradient(self, value: ProblemValue) -> None:
         """Redistribute the summed gradient of a value to its producer's layout, once."""
         root = value.root
         if root in self._ready or root not in self._gradients:
@@ -131,7 +131,7 @@ class Backward:
             if value.is_parameter:
                 self._reduce((root, None), tuple(self._gradients[root]))
             else:
-                self._share(value)
+                self._share_gradient(value)
 
     def _reduce(self, served: tuple[str, Reader | None], gradients: Needs) -> None:
         moved = self.parts.moves.reductions.get(served)
@@ -159,7 +159,7 @@ class Backward:
                 continue
             reader = (position, port)
             if value.is_parameter:
-                needs += self._parameter_again(value, reader, section)
+                needs += self._gather_again(value, reader, section)
             elif reader in value.saving:
                 needs += self._recompute.read(value, reader, gradients)
         return tuple(needs)
@@ -167,7 +167,7 @@ class Backward:
     def _section(self, half: SectionKind) -> Section:
         return self.weights if half is SectionKind.W else self.inputs
 
-    def _parameter_again(self, value: ProblemValue, reader: Reader, section: Section) -> Needs:
+    def _gather_again(self, value: ProblemValue, reader: Reader, section: Section) -> Needs:
         gathers, root = self.parts.moves.gathers, value.root
         moved = gathers.get((root, reader)) or gathers.get((root, None))
         if moved is None or not moved.again:
@@ -199,5 +199,5 @@ class Backward:
         value_of = self.parts.models.values.value_of
         for name, (_, back_ns) in self.parts.receives.items():
             value = value_of[name]
-            self._share(value)
+            self._share_gradient(value)
             self.inputs.send(name, "send back", back_ns, self._ready.get(value.root, ()))

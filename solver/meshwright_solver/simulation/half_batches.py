@@ -25,7 +25,7 @@ _PASSES = (SectionKind.F, SectionKind.B)
 def in_halves(parts: StageParts, script: Script) -> Script:
     """The script with passes over both halves; tasks that run once a step wait for both."""
     half, op = in_legs(
-        legs_of(np.array(list(_moves(parts)), dtype=np.bool_), _holds(parts, script))
+        legs_of(np.array(list(_communicates(parts)), dtype=np.bool_), _bucket_counts(parts, script))
     )
     place = np.zeros((HALVES, len(parts.order)), dtype=np.int64)
     place[half, op] = np.arange(len(op))
@@ -35,12 +35,12 @@ def in_halves(parts: StageParts, script: Script) -> Script:
         if part in script
     }
     return {
-        part: passes[part].section(passes) if part in passes else _once(section, passes)
+        part: passes[part].section(passes) if part in passes else _once_section(section, passes)
         for part, section in script.items()
     }
 
 
-def _moves(parts: StageParts) -> Iterator[bool]:
+def _communicates(parts: StageParts) -> Iterator[bool]:
     """By op: whether communication separates it from the ops before it."""
     seen: set[str] = set()
     moved_before = False
@@ -60,7 +60,7 @@ def _moves(parts: StageParts) -> Iterator[bool]:
         yield moved
 
 
-def _holds(parts: StageParts, script: Script) -> IntArray:
+def _bucket_counts(parts: StageParts, script: Script) -> IntArray:
     """By op: parameter buckets that it is the first to need plus gradient buckets that it is the
     last to make."""
     count: Counter[int] = Counter()
@@ -111,7 +111,7 @@ class _HalfBatchPass:
         for half, number in self.order.tolist():
             task = self.one.tasks[number]
             halves = range(HALVES) if task.kind is Kind.GRADIENT else (half,)
-            section.add(task, _mapped(self.one.needs[number], passes, halves))
+            section.add(task, _needs_of_halves(self.one.needs[number], passes, halves))
         for gather in self.one.gathers:
             first = int(self.number[0, gather.first])
             reader = int(self.number[:, gather.reader].max())
@@ -124,14 +124,14 @@ class _HalfBatchPass:
         return section
 
 
-def _once(section: Section, passes: Mapping[SectionKind, _HalfBatchPass]) -> Section:
+def _once_section(section: Section, passes: Mapping[SectionKind, _HalfBatchPass]) -> Section:
     half_section = Section(section.part)
     for task, needs in zip(section.tasks, section.needs, strict=True):
-        half_section.add(task, _mapped(needs, passes, range(HALVES)))
+        half_section.add(task, _needs_of_halves(needs, passes, range(HALVES)))
     return half_section
 
 
-def _mapped(
+def _needs_of_halves(
     needs: tuple[Need, ...],
     passes: Mapping[SectionKind, _HalfBatchPass],
     halves: tuple[int, ...] | range,

@@ -36,12 +36,12 @@ def waits_of(program: TaskProgram, run: TaskTimes) -> Stalls:
     works = np.flatnonzero(kind == Kind.COMPUTE)
     bounds = np.searchsorted(rank[works], np.arange(ranks + 1))
     by_kind = np.zeros((ranks, len(Kind)))
-    last = _last_of_all(program, run)
+    last = _last_tasks(program, run)
     _walk(works, bounds, last, kind, rank, run, end, by_kind, by_task)
     return Stalls(by_kind, by_task)
 
 
-def _last_of_all(program: TaskProgram, run: TaskTimes) -> IntArray:
+def _last_tasks(program: TaskProgram, run: TaskTimes) -> IntArray:
     """By rank: the task that ends last, without pipeline transfers."""
     ends = np.where(program.kind == Kind.PIPELINE, -1.0, run.ends)
     last_tasks = [

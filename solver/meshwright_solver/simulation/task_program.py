@@ -168,7 +168,7 @@ class TaskProgram:
                 sources.append((there[:, None] + number[None, :]).ravel())
                 targets.append((begins[:, None] + needs.target[which][None, :]).ravel())
         for rank in self.made:
-            source, target = self._room(rank)
+            source, target = self._prefetch_edges(rank)
             sources.append(source)
             targets.append(target)
         return np.concatenate(sources), np.concatenate(targets)
@@ -180,7 +180,7 @@ class TaskProgram:
             first_of[microbatch] = first
         return first_of
 
-    def _room(self, rank: Sequence[PlacedSection]) -> tuple[IntArray, IntArray]:
+    def _prefetch_edges(self, rank: Sequence[PlacedSection]) -> tuple[IntArray, IntArray]:
         """Dependencies of gathers on readers of earlier gathers, source and target.
 
         They keep prefetched parameters within PREFETCH_BYTES. A gather may always run while the one

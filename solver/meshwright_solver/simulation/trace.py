@@ -45,7 +45,7 @@ def trace_documents(
 
 def trace_of(step: SimulatedStep, *, max_events: int = MAX_EVENTS) -> dict[str, Any]:
     """The trace as a JSON object. Microbatches beyond `max_events` tasks appear as passes alone."""
-    shown, left_out = _detailed(step, max_events)
+    shown, left_out = _shown_microbatches(step, max_events)
     events: list[Event] = []
     for rank in range(step.program.schedule.ranks):
         events += _names(step, rank)
@@ -63,7 +63,7 @@ def trace_of(step: SimulatedStep, *, max_events: int = MAX_EVENTS) -> dict[str, 
     }
 
 
-def _detailed(step: SimulatedStep, most: int) -> tuple[frozenset[int], list[int]]:
+def _shown_microbatches(step: SimulatedStep, most: int) -> tuple[frozenset[int], list[int]]:
     """Microbatches with task events, and those without.
 
     The first and the last microbatch take precedence, then the others in order.
@@ -124,7 +124,7 @@ def _rank_events(step: SimulatedStep, rank: int, shown: frozenset[int]) -> Itera
 def _pass(step: SimulatedStep, rank: int, place: PlacedSection, works: IntArray) -> Event:
     start, end = float(step.run.starts[works[0]]), float(step.run.ends[works[-1]])
     name = f"{place.part.name}{place.microbatch}"
-    return _complete(rank, PASSES, name, "pass", start, end, {"stage": place.stage})
+    return _complete_event(rank, PASSES, name, "pass", start, end, {"stage": place.stage})
 
 
 def _task_events(
@@ -150,7 +150,7 @@ def _task_events(
             thread = LINKS + below + max(task.link, 0)
         name = task.name if task.what == "forward" else f"{task.name} {task.what}"
         start, end = float(run.starts[first]), float(run.ends[last])
-        yield _complete(rank, thread, name, task.kind.name.lower(), start, end, args)
+        yield _complete_event(rank, thread, name, task.kind.name.lower(), start, end, args)
 
 
 class _Runs:
@@ -174,7 +174,7 @@ class _Runs:
         return self._run
 
 
-def _complete(
+def _complete_event(
     rank: int, thread: int, name: str, category: str, start: float, end: float, args: dict[str, Any]
 ) -> Event:
     return {

@@ -70,7 +70,7 @@ def buckets_of(stage: Stage, graph: Graph, fusion: Fusion, least_bytes: int) -> 
     buckets: dict[tuple[Hashable, int], list[tuple[str, Direction, Step]]] = {}
     filled: dict[Hashable, tuple[int, int]] = {}  # number and bytes of the open bucket
     reduced = 0
-    small = _small(stage.parameters, graph, least_bytes)
+    small = _small_names(stage.parameters, graph, least_bytes)
     for moved, direction, step in _collectives(stage, graph):
         settings: CollectiveFusion = getattr(fusion, step.kind)
         key = (_type(moved, graph), step.kind, step.axes, direction)
@@ -103,7 +103,7 @@ def _bucket(members: list[tuple[str, Direction, Step]]) -> Bucket:
     )
 
 
-def _small(parameters: Sequence[ParameterPlan], graph: Graph, least_bytes: int) -> set[str]:
+def _small_names(parameters: Sequence[ParameterPlan], graph: Graph, least_bytes: int) -> set[str]:
     """Names of the parameters whose whole values have fewer than `least_bytes` bytes."""
     key_of = IdentityKeys()
     elements: dict[IdentityKey, int] = {}  # by layout, which many parameters share

@@ -322,7 +322,7 @@ class ParameterModel(ParameterStates):
         return request_forbids | self.not_on_host(states, needed) | self.not_in_rows(states, needed)
 
     def not_in_rows(self, states: IntArray, needed: IntArray) -> NDArray[np.bool_]:
-        """(states, needed): whether the gradient is sparse and the table not as its reader needs."""
+        """(states, needed): whether a sparse table is in another layout than its reader needs."""
         lies_so = (self.plain(states)[:, None, :] == self.read_value(needed)[None]).all(axis=2)
         bad: NDArray[np.bool_] = self.is_sparse(states)[:, None] & ~lies_so
         return bad

@@ -75,17 +75,17 @@ def extra_bytes(items: Iterable[tuple[Dealt, int]]) -> int:
 
 def stage_extra_bytes(stage: Stage) -> int:
     """Bytes of the fullest device of a stage above the mean, of states with owners."""
-    return deal(list(_dealt(stage).values())).extra_bytes
+    return deal(list(_dealt_states(stage).values())).extra_bytes
 
 
 def with_owners(stage: Stage) -> Stage:
     """The stage with the owners of its parameters."""
-    dealt = _dealt(stage)
+    dealt = _dealt_states(stage)
     if not dealt:
         return stage
     owners = dict(zip(dealt, deal(list(dealt.values())).owners, strict=True))
 
-    def owned(parameter: ParameterPlan) -> ParameterPlan:
+    def with_owner(parameter: ParameterPlan) -> ParameterPlan:
         if not parameter.owner:
             return parameter
         owner: Mapping[Axis, int] = dict(
@@ -93,10 +93,10 @@ def with_owners(stage: Stage) -> Stage:
         )
         return parameter.like(owner=owner)
 
-    return stage.like(parameters=tuple(map(owned, stage.parameters)))
+    return stage.like(parameters=tuple(map(with_owner, stage.parameters)))
 
 
-def _dealt(stage: Stage) -> dict[str, Dealt]:
+def _dealt_states(stage: Stage) -> dict[str, Dealt]:
     mesh = stage.mesh
     names, sizes = list(mesh.names), tuple(axis.size for axis in mesh.axes)
     return {
