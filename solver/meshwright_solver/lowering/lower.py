@@ -256,7 +256,7 @@ class _Lowering:
         cost, limit_bytes = model.read_ns(model.states, needed, gathers), self._limit_bytes
         if math.isinf(limit_bytes):
             return cost
-        return np.where(model.moves_more(model.states, needed, limit_bytes), FORBIDDEN, cost)
+        return np.where(model.moves_over_limit(model.states, needed, limit_bytes), FORBIDDEN, cost)
 
     def _lookup_table(self, model: ParameterModel, reader: OpContent, table: Table) -> Table:
         """Edge table with the cost of a lookup on hosts."""

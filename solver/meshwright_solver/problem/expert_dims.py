@@ -1,9 +1,9 @@
-"""Where in a graph the tokens of the busiest expert count.
+"""Expert dims: the slots and parts of a graph to which expert imbalance applies.
 
-From dispatch to combine, weights left out. Room that is not the mean of what is sent there is a
-capacity: tokens beyond it are dropped, and all of it is computed on, whoever asks for the expert.
-Rows in runs of one expert each (`grouped_matmul`, `ffn`) lie anywhere; only their arithmetic is
-that of a device's experts.
+These are the dims of experts between dispatch and combine, without weights. Expert buffers larger
+or smaller than the mean number of tokens have a fixed capacity: excess tokens are dropped and the
+whole buffer is computed on, so that imbalance has no effect. In `grouped_matmul` and `ffn`, whose
+rows are grouped by expert, imbalance applies to the arithmetic alone.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from meshwright_solver.problem.uneven import Key
 from meshwright_solver.rules.op_knowledge import RECEIVE
 
 DISPATCH, COMBINE = "moe_dispatch", "moe_combine"
-_RUNS = {"grouped_matmul": 1, "ffn": 1}  # the input with a dim of experts
+_RUNS = {"grouped_matmul": 1, "ffn": 1}  # kind -> the input with a dim of experts
 
 
 @dataclass(frozen=True)
 class ExpertLoads:
-    """How many experts a slot of a tensor is (by name, slot), or a part of an op (by position)."""
+    """Number of experts of each expert slot (tensor, slot) and expert part (position, part)."""
 
     imbalance: float = 1.0
     experts: Mapping[Key, int] = field(default_factory=dict)
 
     def of_slots(self, tensor: str, slots: Sequence[int]) -> ExpertLoad | None:
-        """Of a tensor, by places among these slots; None where none of them is experts."""
+        """The load of a tensor, by places among `slots`; None where no slot is of experts."""
         return self._of([(tensor, slot) for slot in slots]) if self.experts else None
 
     def of_parts(self, position: int, parts: int) -> ExpertLoad | None:
-        """Of an op of so many parts; None where none of them is experts."""
+        """The load of an op with `parts` parts; None where no part is of experts."""
         return self._of([(position, part) for part in range(parts)]) if self.experts else None
 
     def _of(self, keys: Sequence[Key]) -> ExpertLoad | None:
@@ -48,7 +48,7 @@ EVEN = ExpertLoads()
 def expert_loads(
     ops: Sequence[OpInfo], tensors: Mapping[str, TensorInfo], imbalance: float
 ) -> ExpertLoads:
-    """The slots and parts of a problem that are experts whose tokens are not spread evenly."""
+    """The expert slots and parts of a problem with uneven loads."""
     if imbalance == 1:
         return EVEN
     classes: Classes[Key] = Classes()
@@ -61,8 +61,8 @@ def expert_loads(
             room = (op.outputs if kind == DISPATCH else op.inputs)[0].tensor
             which = op.inputs[1].tensor
             if is_mean_room(tensors[room].shape, tensors[which].shape):
-                for slot, own in enumerate(tensors[room].slots):
-                    if own.dim == 0:
+                for slot, info in enumerate(tensors[room].slots):
+                    if info.dim == 0:
                         rooms[room, slot] = tensors[room].shape[0]
             continue
         for port in (*op.inputs, *op.outputs):
@@ -79,8 +79,8 @@ def expert_loads(
 
 
 def is_mean_room(room: Sequence[int], which: Sequence[int]) -> bool:
-    """Whether experts have room [e, b, c, h] for just the tokens' choices [b, s, k], on the mean;
-    c is a whole number."""
+    """Whether expert buffers [e, b, c, h] hold the mean number of choices [b, s, k], rounded to a
+    whole c."""
     return abs(room[0] * room[2] - which[1] * which[2]) < room[0]
 
 
@@ -98,23 +98,23 @@ def _runs(
 
 
 def _tokens(ops: Sequence[OpInfo], tensors: Mapping[str, TensorInfo]) -> frozenset[str]:
-    """What depends on an input, or comes from another stage: all but weights and constants."""
-    found = {name for name, info in tensors.items() if info.tensor.role in ("input", "label")}
+    """Tensors that depend on an input or come from another stage: all but weights and constants."""
+    names = {name for name, info in tensors.items() if info.tensor.role in ("input", "label")}
     for op in ops:
-        if op.op.kind == RECEIVE or any(port.tensor in found for port in op.inputs):
-            found.update(port.tensor for port in op.outputs)
-    return frozenset(found)
+        if op.op.kind == RECEIVE or any(port.tensor in names for port in op.inputs):
+            names.update(port.tensor for port in op.outputs)
+    return frozenset(names)
 
 
 def check_experts(
     ops: Sequence[OpInfo], tensors: Mapping[str, TensorInfo], imbalance: float
 ) -> None:
-    """Raise SetupError where an imbalance of experts is stated of a graph that has none."""
+    """Raise SetupError where the setup has an expert imbalance and the graph has no experts."""
     if imbalance == 1 or any(op.op.kind == DISPATCH for op in ops):
         return
     if not any(True for k, op in enumerate(ops) for _ in _runs(k, op, tensors)):
         raise SetupError(
-            f"expert_imbalance {imbalance:g} says how unevenly experts are asked for, the graph "
-            f"has no experts (no op of kind {', '.join(sorted((DISPATCH, *_RUNS)))}); 1 would do",
+            f"expert_imbalance is {imbalance:g}, but the graph has no experts (no op of kind "
+            f"{', '.join(sorted((DISPATCH, *_RUNS)))}). Use 1",
             pointer="/expert_imbalance",
         )

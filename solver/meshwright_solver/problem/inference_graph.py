@@ -1,19 +1,19 @@
-"""The graph that inference runs: forward only, without its loss, over a cache of keys and values.
+"""The inference graph: forward only, without loss, over a key-value cache.
 
-    without loss   what depends on labels is left out, what it read of the rest is an output
-    no dropout     its result is its input
-    cached         key -> kv_update(cache, key, place) -> attention, and so the value
+    no loss      ops that depend on labels are removed; tensors that they read become outputs
+    no dropout   readers of its result read its input
+    cache        key -> kv_update(cache, key, place) -> attention, the same for the value
 
-One captured training graph so stands for both phases of serving: with its sequence as long as the
-cache a prompt is read, with a sequence of 1 one token is added to every sequence of the batch.
+One captured training graph serves both phases of inference. A sequence as long as the cache is
+prefill; a sequence of 1 is decode, one token for every sequence of the batch.
 
-What is cached follows from the graph. It is what causal attention reads as keys and values or,
-where that is joined or repeated of parts (`concat`, `expand`), these parts, each once: of attention
-over latents [b, 1, s, l] with a rotary part [b, 1, s, r] (DeepSeek-V2, section 2.1, with the
-products absorbed) l + r numbers a position, and not the heads that they stand for.
+The cached tensors follow from the graph: the keys and values of causal attention. If these are
+joined or repeated of parts (`concat`, `expand`), each part is cached once. Attention over latents
+[b, 1, s, l] with a rotary part [b, 1, s, r] (DeepSeek-V2, section 2.1, with the products absorbed)
+thus caches l + r numbers a position instead of all heads.
 
-A cache is a tensor of role `cache`: it rests between steps like a parameter that is not trained, in
-any layout at least as fine as what its reader needs, and its rows are written in place.
+A cache is a tensor of role `cache`. It rests between steps like a parameter that is not trained, in
+any layout at least as fine as its reader needs; its rows are written in place.
 """
 
 from __future__ import annotations
@@ -31,39 +31,38 @@ _WRITE = "kv_update"
 
 
 def for_inference(graph: Graph, setup: Setup) -> Graph:
-    """The graph as the setup runs it: itself in training; it keeps the id of the graph as given.
+    """The inference graph, or `graph` itself in training; it keeps the id of `graph`.
 
-    What is made so is made no other by a second call. Raises SetupError where no attention can read
-    the cache that the setup asks for.
+    The function is idempotent. Raises SetupError where no attention can read the setup's cache.
     """
     if setup.phase == "training":
         return graph
-    found = _without_dropout(_without_loss(graph))
-    if setup.cache is not None and all(tensor.role != "cache" for tensor in found.tensors):
-        found = _Caching(found, setup).run()
-    if found is not graph:
-        found.__dict__["_id"] = graph.id
-    return found
+    inference = _without_dropout(_without_loss(graph))
+    if setup.cache is not None and all(tensor.role != "cache" for tensor in inference.tensors):
+        inference = _CacheWriter(inference, setup).run()
+    if inference is not graph:
+        inference.__dict__["_id"] = graph.id
+    return inference
 
 
 def _without_loss(graph: Graph) -> Graph:
     of_labels = {tensor.name for tensor in graph.tensors if tensor.role == "label"}
-    kept, dropped = [], []
+    ops, dropped = [], []
     for op in graph.topological_order():
         if of_labels.isdisjoint(op.inputs):
-            kept.append(op)
+            ops.append(op)
         else:
             dropped.append(op)
             of_labels.update(op.outputs)
-    made = {name for op in kept for name in op.outputs}
+    output_names = {name for op in ops for name in op.outputs}
     outputs = [name for name in graph.outputs if name not in of_labels]
-    outputs += [name for op in dropped for name in op.inputs if name in made]
+    outputs += [name for op in dropped for name in op.inputs if name in output_names]
     if not dropped or not outputs:
         return graph
     return graph.model_copy(
         update={
             "tensors": tuple(t for t in graph.tensors if t.name not in of_labels),
-            "ops": tuple(kept),
+            "ops": tuple(ops),
             "outputs": tuple(dict.fromkeys(outputs)),
             "loss": None,
         }
@@ -72,31 +71,32 @@ def _without_loss(graph: Graph) -> Graph:
 
 def _without_dropout(graph: Graph) -> Graph:
     same: dict[str, str] = {}
-    kept = []
+    ops = []
     gone: set[str] = set()
     for op in graph.topological_order():
         if op.kind == "dropout":
             same[op.outputs[0]] = same.get(op.inputs[0], op.inputs[0])
             gone.update(op.outputs)
         else:
-            kept.append(_reading(op, same))
+            ops.append(_with_inputs(op, same))
     if not gone or not gone.isdisjoint(graph.outputs):
         return graph
     tensors = tuple(tensor for tensor in graph.tensors if tensor.name not in gone)
-    return graph.model_copy(update={"tensors": tensors, "ops": tuple(kept)})
+    return graph.model_copy(update={"tensors": tensors, "ops": tuple(ops)})
 
 
-def _reading(op: Op, names: Mapping[str, str]) -> Op:
+def _with_inputs(op: Op, names: Mapping[str, str]) -> Op:
     if names.keys().isdisjoint(op.inputs):
         return op
     return op.model_copy(update={"inputs": tuple([names.get(name, name) for name in op.inputs])})
 
 
 @dataclass
-class _Caching:
-    """cached: what attention read before -> what it reads of the cache.
+class _CacheWriter:
+    """Rewriter of a graph whose causal attention reads caches.
 
-    symbol, whole: of the attention at hand, its sequence and whether that is all of the context.
+    cached: keys and values of attention -> the tensors over the context that replace them. symbol:
+    the sequence of the current attention op; whole: whether it is all of the context.
     """
 
     graph: Graph
@@ -113,7 +113,7 @@ class _Caching:
         self.tensors = {tensor.name: tensor for tensor in self.graph.tensors}
         for op in self.graph.topological_order():
             self.producers.update(dict.fromkeys(op.outputs, op))
-            self.ops.append(self._reading_cache(op) if _is_causal(op) else op)
+            self.ops.append(self._with_cache(op) if _is_causal(op) else op)
         if not self.cached:
             raise SetupError(
                 "the graph has no causal attention op without a mask that a cache could serve; "
@@ -129,28 +129,29 @@ class _Caching:
             }
         )
 
-    def _reading_cache(self, op: Op) -> Op:
+    def _with_cache(self, op: Op) -> Op:
         query, key, value = op.inputs
         self.symbol = self._sequence(op)
-        self.whole = self._reads_a_prompt(op)
-        read = (query, self._read(key), self._read(value))
+        self.whole = self._is_prefill(op)
+        read = (query, self._context_value(key), self._context_value(value))
         return op.model_copy(update={"inputs": read, "attrs": {**op.attrs, "causal": self.whole}})
 
     def _sequence(self, op: Op) -> str:
-        """The symbol of the keys' positions."""
-        said = self.tensors[op.inputs[1]].shape[2]
-        if not isinstance(said, str) or SYMBOL.match(said) is None:
+        """The symbol of the key positions."""
+        size = self.tensors[op.inputs[1]].shape[2]
+        if not isinstance(size, str) or SYMBOL.match(size) is None:
             raise SetupError(
                 f"a cache needs a graph with a symbol for its sequence; op {op.name!r} has keys of "
-                f"{said} positions",
+                f"{size} positions",
                 pointer="/cache",
             )
-        return said
+        return size
 
-    def _reads_a_prompt(self, op: Op) -> bool:
-        """Whether the sequence is all of the context, so that the causal mask is a triangle.
+    def _is_prefill(self, op: Op) -> bool:
+        """Whether the sequence is all of the context (prefill), so that the causal mask stays.
 
-        Shorter ones are taken to see all of it: of s rows the last does, the first s - 1 less.
+        A shorter sequence has no mask, though row i of s sees s - 1 - i positions less than the
+        last.
         """
         assert self.setup.cache is not None
         rows = size_value(self.symbol, {**self.graph.symbols, **self.setup.symbols})
@@ -158,76 +159,76 @@ class _Caching:
         if rows > context:
             raise SetupError(
                 f"the cache has room for a context of {context}, op {op.name!r} reads {rows} "
-                f"positions in one step; a longer context or a smaller {self.symbol!r} would do",
+                f"positions in one step. Use a longer context or a smaller {self.symbol!r}",
                 pointer="/cache/context",
             )
         return rows == context
 
-    def _read(self, name: str) -> str:
-        """What stands for a key or value over the whole context: cached, or made of what is."""
+    def _context_value(self, name: str) -> str:
+        """A key or value over the whole context: a cache, or an op over cached parts."""
         if name in self.cached:
             return self.cached[name]
-        made = self.producers.get(name)
-        parts = _parts(made, self.tensors)
-        if made is None or not parts:
-            return self._written(name)
-        inputs = [self._read(part) if part in parts else part for part in made.inputs]
-        self.cached[name] = self._longer(name)
+        producer = self.producers.get(name)
+        parts = _parts(producer, self.tensors)
+        if producer is None or not parts:
+            return self._cache_value(name)
+        inputs = [self._context_value(part) if part in parts else part for part in producer.inputs]
+        self.cached[name] = self._add_context_tensor(name)
         self.ops.append(
             Op(
-                name=f"{made.name} (cached)",
-                kind=made.kind,
+                name=f"{producer.name} (cached)",
+                kind=producer.kind,
                 inputs=tuple(inputs),
                 outputs=(self.cached[name],),
-                attrs=self._joined_attrs(made),
-                module=made.module,
-                rule=made.rule,
+                attrs=self._context_attrs(producer),
+                module=producer.module,
+                rule=producer.rule,
             )
         )
         return self.cached[name]
 
-    def _joined_attrs(self, op: Op) -> dict[str, object]:
-        """Caches that attention reads as one are kept side by side."""
-        attrs = {key: self._over_context(given) for key, given in op.attrs.items()}
+    def _context_attrs(self, op: Op) -> dict[str, object]:
+        """Attributes of an op over the context; caches that it joins lie side by side in memory."""
+        attrs = {key: self._over_context(attr) for key, attr in op.attrs.items()}
         return attrs | ({"in_place": True} if op.kind == "concat" else {})
 
-    def _written(self, name: str) -> str:
+    def _cache_value(self, name: str) -> str:
         assert self.setup.cache is not None
-        own = self.tensors[name]
-        dtype = self.setup.cache.dtype or own.dtype
-        found = self.cached[name] = self._longer(name, dtype)
-        cache = self.tensors[found].model_copy(
+        tensor = self.tensors[name]
+        dtype = self.setup.cache.dtype or tensor.dtype
+        cached_name = self.cached[name] = self._add_context_tensor(name, dtype)
+        cache = self.tensors[cached_name].model_copy(
             update={"name": f"{name} (cache)", "role": "cache", "trainable": False}
         )
         self.tensors[cache.name] = cache
-        made = self.producers.get(name)
+        producer = self.producers.get(name)
         self.ops.append(
             Op(
                 name=f"{name} (cache)",
                 kind=_WRITE,
                 inputs=(cache.name, name, PLACE),
-                outputs=(found,),
+                outputs=(cached_name,),
                 attrs={"whole": True} if self.whole else {},
-                module=made.module if made is not None else "",
+                module=producer.module if producer is not None else "",
             )
         )
-        return found
+        return cached_name
 
-    def _longer(self, name: str, dtype: str | None = None) -> str:
-        """A new tensor like this one, over the context."""
-        own = self.tensors[name]
-        shape = tuple([self._over_context(size) for size in own.shape])
+    def _add_context_tensor(self, name: str, dtype: str | None = None) -> str:
+        """Add a tensor like this one over the context, and return its name."""
+        tensor = self.tensors[name]
+        shape = tuple([self._over_context(size) for size in tensor.shape])
         longer = f"{name} (cached)"
         changes = {"name": longer, "shape": shape, "role": "activation"}
-        self.tensors[longer] = own.model_copy(update=changes | {"dtype": dtype or own.dtype})
+        self.tensors[longer] = tensor.model_copy(update=changes | {"dtype": dtype or tensor.dtype})
         return longer
 
-    def _over_context(self, said: object) -> object:
-        if isinstance(said, str):
-            return re.sub(rf"\b{self.symbol}\b", CONTEXT, said)
-        if isinstance(said, list):
-            return [self._over_context(own) for own in said]
-        return said
+    def _over_context(self, value: object) -> object:
+        if isinstance(value, str):
+            return re.sub(rf"\b{self.symbol}\b", CONTEXT, value)
+        if isinstance(value, list):
+            return [self._over_context(item) for item in value]
+        return value
 
 
 def _is_causal(op: Op) -> bool:
@@ -235,7 +236,7 @@ def _is_causal(op: Op) -> bool:
 
 
 def _parts(op: Op | None, tensors: Mapping[str, Tensor]) -> Iterable[str]:
-    """What keys or values [b, h, s, d] are joined or repeated of, along other dims than s."""
+    """Tensors that an op joins or repeats into keys or values [b, h, s, d], on dims except s."""
     if op is None or any(len(tensors[name].shape) != 4 for name in op.inputs):
         return ()
     if op.kind == "concat" and op.attrs.get("dim") in (1, 3, -1, -3):

@@ -1,8 +1,8 @@
-"""Ops and tensors in parts and slots: what a rule says once it is refined.
+"""Ops in parts and tensors in slots: refined sharding rules.
 
 A *slot* is a sub-dim of a tensor; a *part* is a sub-dim of a factor of an op. A strategy puts mesh
-axes on parts, and a layout puts them on slots. `OpPort` says which part each slot of an op's input
-or output is.
+axes on parts, and a layout puts them on slots. `OpPort` maps the parts of an op to the slots of one
+input or output.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class TensorInfo:
-    """A tensor in whole numbers. constant: it depends on no input and no parameter.
+    """A tensor with its sizes. constant: it depends on no input and no parameter.
 
-    chunks: slot -> the lengths of its chunks, where they are the user's own.
+    chunks: slot -> the lengths of its chunks, where the user states them.
     """
 
     tensor: Tensor
@@ -64,7 +64,7 @@ class TensorInfo:
 class FactorPart:
     """A sub-dim of a factor. name: the factor, numbered where it has several parts.
 
-    may_follow: the factors whose axes may lie on it too.
+    may_follow: the factors whose axes may also lie on this part.
     """
 
     name: str
@@ -78,7 +78,7 @@ class FactorPart:
 
 @dataclass(frozen=True, slots=True)
 class OpPort:
-    """One input or output of an op: part -> slot of the tensor, for the parts that it has."""
+    """One input or output of an op. slot_of: part -> slot of the tensor, for parts that it has."""
 
     tensor: str
     slot_of: Mapping[int, int]
@@ -101,11 +101,11 @@ class OpInfo:
         return self.op.name
 
     def local_sizes(self, ways: Sequence[int]) -> dict[str, int]:
-        """By factor, what a device has of it; ways: into how many each part is cut."""
-        found: dict[str, int] = {}
+        """Size of each factor on a device; ways: the number of cuts of each part."""
+        sizes: dict[str, int] = {}
         for part, cut in zip(self.parts, ways, strict=True):
-            found[part.factor] = found.get(part.factor, 1) * -(-part.size // cut)
-        return found
+            sizes[part.factor] = sizes.get(part.factor, 1) * -(-part.size // cut)
+        return sizes
 
 
 def op_infos(
@@ -114,24 +114,24 @@ def op_infos(
     refinement: Refinement,
     tensors: Mapping[str, TensorInfo],
 ) -> tuple[OpInfo, ...]:
-    """The ops, in parts. Ops of equal rule, sizes and cuts share what does not name their tensors.
+    """The ops in parts. Ops of equal rule, sizes and cuts share all but the names of tensors.
 
-    Tensors of equal slots have to hold the same tuple of them.
+    Tensors of equal slots have to hold the same tuple object.
     """
     key_of = IdentityKeys()
     known: dict[Hashable, OpInfo] = {}
-    found = []
-    for position, (op, own) in enumerate(zip(order, bound, strict=True)):
-        if own is None:
+    ops = []
+    for position, (op, op_bound) in enumerate(zip(order, bound, strict=True)):
+        if op_bound is None:
             inputs = tuple([OpPort(name, {}) for name in op.inputs])
             outputs = tuple([OpPort(name, {}) for name in op.outputs])
-            found.append(OpInfo(op, None, (), inputs, outputs, 0.0, None))
+            ops.append(OpInfo(op, None, (), inputs, outputs, 0.0, None))
             continue
         names = (*op.inputs, *op.outputs)
         infos = [tensors[name] for name in names]
         cuts = refinement.factor_cuts[position]
         key = (
-            key_of(own),
+            key_of(op_bound),
             len(op.inputs),
             tuple([names.index(name) for name in names]) if len({*names}) < len(names) else (),
             key_of.each([info.slots for info in infos]),
@@ -141,7 +141,7 @@ def op_infos(
         )
         like = known.get(key)
         if like is None:
-            like = known[key] = _op_info(position, op, own, refinement, tensors)
+            like = known[key] = _op_info(position, op, op_bound, refinement, tensors)
         inputs = tuple(
             [OpPort(name, port.slot_of) for name, port in zip(op.inputs, like.inputs, strict=True)]
         )
@@ -151,8 +151,10 @@ def op_infos(
                 for name, port in zip(op.outputs, like.outputs, strict=True)
             ]
         )
-        found.append(OpInfo(op, own.known, like.parts, inputs, outputs, like.flops, like.notation))
-    return tuple(found)
+        ops.append(
+            OpInfo(op, op_bound.known, like.parts, inputs, outputs, like.flops, like.notation)
+        )
+    return tuple(ops)
 
 
 def _op_info(
@@ -215,7 +217,9 @@ def _flops(op: Op, known: Known, sizes: Mapping[Factor, int]) -> float:
     except (GraphError, OverflowError) as wrong:
         raise RuleError(f"op {op.name!r}: its rule's FLOPs cannot be counted: {wrong}") from None
     if flops < 0:
-        raise RuleError(f"op {op.name!r}: its rule counts {flops:.3g} FLOPs, 0 or more would do")
+        raise RuleError(
+            f"op {op.name!r}: its rule counts {flops:.3g} FLOPs. Write FLOPs that are 0 or more"
+        )
     return flops
 
 
@@ -229,9 +233,9 @@ def _slots_of(
     parsed: Notation,
     tensors: Mapping[str, TensorInfo],
 ) -> dict[int, int]:
-    """Part -> slot for one term of an op. names: of the tensors of all its terms."""
+    """Part -> slot for one term of an op. names: the tensors of all its terms."""
     slots = {(slot.dim, slot.inner): k for k, slot in enumerate(tensors[name].slots)}
-    found: dict[int, int] = {}
+    slot_of: dict[int, int] = {}
     uses = refinement.uses[position]
     for use in uses.uses:
         factor = use.factor
@@ -241,13 +245,13 @@ def _slots_of(
             majors = [k for (dim, _), k in slots.items() if dim == use.dim]
             leader = (parsed.follows.get(factor, factor), 1)
             if majors and leader in where:
-                found[where[leader]] = min(majors)
+                slot_of[where[leader]] = min(majors)
             continue
         for cut in (*refinement.factor_cuts[position].get(factor, ()), 1):
             slot = slots.get((use.dim, use.inner * cut))
             if slot is not None:
-                found[where[factor, cut]] = slot
-    return found
+                slot_of[where[factor, cut]] = slot
+    return slot_of
 
 
 def _with_loose_extents(
@@ -257,9 +261,9 @@ def _with_loose_extents(
     *,
     has_chunks: bool,
 ) -> tuple[FactorPart, ...]:
-    """A part whose extent differs from tensor to tensor divides only as all of them do.
+    """The parts with sizes that divide their extents in all tensors.
 
-    Slots with chunks divide for the op that has them, and are whole for all others.
+    Slots with chunks can be sharded only by the op that states the chunks.
     """
     resized = []
     for index, part in enumerate(parts):
@@ -280,7 +284,7 @@ def _with_loose_extents(
 def _refined_notation(
     parsed: Notation, factor_cuts: Mapping[Factor, Cuts], blocked: frozenset[Factor]
 ) -> str:
-    """The rule with every factor written as the product of its parts."""
+    """The notation of a rule in which every factor is the product of its parts."""
 
     def shown(factor: Factor) -> list[str]:
         choice = "".join(f"@{leader}?" for leader in parsed.may_follow.get(factor, ()))

@@ -1,4 +1,4 @@
-"""What an op does, whatever it and its tensors are called: equal looks, equal ops."""
+"""Op signatures, without the names of op and tensors: equal signatures, equal ops."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from meshwright.schema.canonical import canonical_json
 
 @dataclass(slots=True)
 class OpLooks:
-    """Kind, attributes, own rule and own strategy of ops; equal attributes are written once."""
+    """Signatures of ops: kind, attributes, own rule and own strategy.
 
-    _attrs: dict[str, str] = field(default_factory=dict)  # as Python writes them -> canonically
+    Canonical JSON is cached, since many ops have equal attributes.
+    """
+
+    _attrs: dict[str, str] = field(default_factory=dict)  # repr of attributes -> canonical JSON
 
     def of(self, op: Op) -> tuple[Hashable, ...]:
         written = repr(op.attrs) if op.attrs else ""

@@ -1,8 +1,7 @@
-"""The planning problem: a graph in whole numbers, with what is known of its ops and sub-dims.
+"""The planning problem: a graph with its sizes, the rules of its ops and its sub-dims.
 
-Ops have parts and tensors slots (`meshwright_solver.problem.op_info`). A *value* is a tensor with
-all its views: reshapes and transposes move nothing, so that their results share the layout of what
-they view.
+Ops have parts and tensors have slots (`meshwright_solver.problem.op_info`). A *value* is a tensor
+with all its views: reshapes and transposes move no data, so a view shares the layout of its source.
 """
 
 from __future__ import annotations
@@ -45,16 +44,16 @@ FLOATS = frozenset({"float64", "float32", "bfloat16", "float16", "float8_e4m3", 
 
 @dataclass(frozen=True)
 class Problem:
-    """Everything that `evaluate` and the searches look at. Immutable.
+    """The input of `evaluate` and of the searches. Immutable.
 
-    The graph is instantiated at the batch of one microbatch. uneven: what axes may cut that they do
-    not divide. in_flight: how many microbatches' saved activations are held at one time.
-    stage_link: to the neighbouring pipeline stages. sent: what goes to the next one, so that its
-    gradient comes back. whole: what the graph stands for, where it is folded. remade: what is done
-    again in the backward pass, with the segments of the whole graph. copies: microbatches that take
-    turns. spare_bytes: of the memory,
-    what has to be left for what passes by. moved_bytes: the most that a search may let pass by of
-    one thing. loads: where tokens of experts are spread unevenly.
+    The graph is instantiated at the batch of one microbatch. The fields that a name cannot say:
+
+    uneven: sizes that axes may cut without dividing them. in_flight: microbatches whose saved
+    activations are held at one time. stage_link: to the neighboring pipeline stages. sent: tensors
+    sent to the next stage, which sends back their gradients. whole: the unfolded graph, where
+    `graph` is folded. remade: recomputed ops, with the segments of the whole graph. copies:
+    interleaved microbatches. spare_bytes: memory reserved for transient memory. moved_bytes: limit
+    on the bytes of one gathered or reduced tensor. loads: expert dims with uneven loads.
     """
 
     graph: Graph
@@ -77,16 +76,18 @@ class Problem:
 
     @cached_property
     def gradients(self) -> int:
-        """How many parameters are trained, where fusion goes by number; else 0."""
+        """Number of trained parameters where fusion is by gradient index; else 0."""
         graph = self.whole or self.graph
         if not self.training or self.setup.fusion.all_reduce.mode != "index":
             return 0
         trained = with_gradient(graph, graph.topological_order())
-        return sum(own.role == "parameter" and own.name in trained for own in graph.tensors)
+        return sum(
+            tensor.role == "parameter" and tensor.name in trained for tensor in graph.tensors
+        )
 
     @property
     def rounds(self) -> int:
-        """How often a step gathers parameters: microbatches that take turns share it."""
+        """Number of parameter gathers in a step; interleaved microbatches share one."""
         return self.microbatches // self.copies
 
     @cached_property
@@ -99,16 +100,19 @@ class Problem:
         return {op.name: position for position, op in enumerate(self.ops)}
 
     def of_plan(self, plan: Plan) -> Problem:
-        """The problem with the copies that a plan says."""
+        """The problem with the copies of a plan."""
         copies = _copies(self.setup, plan.copies)
         if copies == self.copies:
             return self
         if self.microbatches % copies:
-            raise PlanError(f"{self.microbatches} microbatches do not take turns in pairs")
+            raise PlanError(
+                f"the plan interleaves {copies} microbatches, which do not divide its "
+                f"{self.microbatches} microbatches"
+            )
         return replace(self, copies=copies, in_flight=self.in_flight / self.copies * copies)
 
     def of_stage(self, stage: Stage) -> Problem:
-        """The problem as a plan's stage solves it: it need not use what the setup allows."""
+        """The problem with the recomputation and the uneven mode of a plan's stage."""
         problem = replace(self, remade=RecomputedOps.of(stage.recompute))
         if stage.uneven == self.uneven.mode:
             return problem
@@ -121,29 +125,29 @@ class Problem:
 
     @cached_property
     def host(self) -> HostRates | None:
-        """None where the topology does not say."""
+        """The host's rates; None where the topology has no host."""
         host = self.topology.host
         return None if host is None else HostRates.of(host, self.calibration)
 
     @property
     def host_limit_bytes(self) -> float:
-        """What a plan may take of a device's share of its host: the same reserve stays free."""
+        """Limit on a plan's bytes in a device's share of its host, by `usable_memory`."""
         host = self.topology.host
         return 0.0 if host is None else host.memory_bytes * self.setup.usable_memory
 
     @cached_property
     def caches(self) -> frozenset[str]:
-        """Tensors that inference keeps between its steps."""
+        """Names of the key-value caches."""
         return frozenset(t.name for t in self.graph.tensors if t.role == "cache")
 
     @property
     def memory_limit_bytes(self) -> float:
-        """What may rest on a device, and be saved."""
+        """Limit on static memory and saved activations of a device."""
         return self.room_bytes - self.spare_bytes
 
     @property
     def room_bytes(self) -> float:
-        """What a plan may take of a device."""
+        """Limit on the peak memory of a device."""
         return self.topology.device.memory_bytes * self.setup.usable_memory
 
     @property
@@ -165,25 +169,25 @@ def build_problem(
     remade: RecomputedOps = NOTHING,
     copies: int | None = None,
 ) -> Problem:
-    """The problem of running `graph`; raises MeshwrightError where its parts do not fit.
+    """The planning problem of a graph. Raises MeshwrightError where the documents do not fit.
 
-    microbatches, copies: of one step, where the setup leaves them open. Where the setup says how
-    inputs are loaded, the problem's graph has ops that do so; for inference it has no loss, and
-    perhaps a cache (`meshwright_solver.problem.inference_graph`).
+    microbatches, copies: of one step, where the setup leaves them open. The problem's graph has
+    loading ops where the setup states layouts of inputs, and for inference it is the inference
+    graph (`meshwright_solver.problem.inference_graph`).
     """
     if topology.beside:
         raise TopologyError(
-            f"{topology.name or 'the topology'} has {len(topology.groups)} kinds of devices; what "
-            "is planned or judged as one stage has one",
+            f"{topology.name or 'the topology'} has {len(topology.groups)} kinds of devices, but a "
+            "stage has one. Use a pipeline, whose stages have one kind each",
             pointer="/topology",
         )
     graph = with_loading(for_inference(graph, setup), setup)
-    taking_turns = _copies(setup, copies)
-    count = microbatches or setup.microbatches or taking_turns
-    if count % taking_turns:
+    group_size = _copies(setup, copies)
+    count = microbatches or setup.microbatches or group_size
+    if count % group_size:
         raise SetupError(
-            f"{count} microbatches do not go in groups of {taking_turns} that take turns; "
-            f"{count + 1} would do",
+            f"{count} microbatches cannot be interleaved in groups of {group_size}. Use "
+            f"{count + 1}",
             pointer="/microbatches",
         )
     shapes = graph.instantiate(_symbols(graph, setup, count))
@@ -217,26 +221,26 @@ def build_problem(
         tensors=tensors,
         ops=ops,
         uneven=uneven,
-        in_flight=in_flight * taking_turns,
+        in_flight=in_flight * group_size,
         stage_link=stage_link,
         sent=sent,
         remade=remade,
         loads=expert_loads(ops, tensors, setup.expert_imbalance),
-        copies=taking_turns,
+        copies=group_size,
     )
 
 
-def _copies(setup: Setup, said: int | None) -> int:
-    """What a plan says where the setup leaves it open."""
+def _copies(setup: Setup, plan_copies: int | None) -> int:
+    """The copies of the setup, or those of the plan where the setup leaves them open."""
     if setup.copies == "auto":
-        return said or 1
-    if said not in (None, setup.copies):
-        raise PlanError(f"the plan has {said} copies, the setup says {setup.copies}")
+        return plan_copies or 1
+    if plan_copies not in (None, setup.copies):
+        raise PlanError(f"the plan has {plan_copies} copies, the setup says {setup.copies}")
     return setup.copies
 
 
 def check_rules(graph: Graph) -> None:
-    """Raise RuleError, naming the op, where a known kind or an op's own rule does not fit."""
+    """Raise RuleError with the op's name where the rule of its kind or its own does not fit."""
     _bound_rules(graph, graph.ops, graph.instantiate({}))
 
 
@@ -249,7 +253,7 @@ def _bound_rules(
         try:
             bound.append(table.rule_of(op))
         except RuleError as wrong:
-            place = next(k for k, own in enumerate(graph.ops) if own.name == op.name)
+            place = next(k for k, other in enumerate(graph.ops) if other.name == op.name)
             raise RuleError(wrong.detail, pointer=f"/ops/{place}{wrong.pointer}") from None
     return bound
 
@@ -291,26 +295,26 @@ def with_gradient(graph: Graph, order: Sequence[Op]) -> frozenset[str]:
 
 
 def _constants(graph: Graph, order: Sequence[Op]) -> frozenset[str]:
-    found = {t.name for t in graph.tensors if t.role in ("constant", "buffer")}
+    names = {t.name for t in graph.tensors if t.role in ("constant", "buffer")}
     for op in order:
-        if found.issuperset(op.inputs) and op.kind != RECEIVE:
-            found.update(op.outputs)
-    return frozenset(found)
+        if names.issuperset(op.inputs) and op.kind != RECEIVE:
+            names.update(op.outputs)
+    return frozenset(names)
 
 
 def _with_chunks(
     order: Sequence[Op], bound: Sequence[Bound | None], tensors: Mapping[str, TensorInfo]
 ) -> dict[str, TensorInfo]:
-    """Parameters with the chunks that the ops which look them up say; RuleError where two differ.
+    """The tensors with the chunks of embedding tables that their lookups state.
 
-    What is made by an op, or cut into several slots, keeps no chunks of its own: it stays whole.
+    Only parameters whose rows are one slot have chunks. Raises RuleError where two lookups differ.
     """
-    found = dict(tensors)
-    said: dict[str, tuple[str, tuple[int, ...]]] = {}
-    for op, own in zip(order, bound, strict=True):
-        for lengths in own.known.chunks.values() if own is not None else ():
-            info = found[op.inputs[0]]
-            other, known = said.setdefault(info.name, (op.name, lengths))
+    infos = dict(tensors)
+    chunks_of: dict[str, tuple[str, tuple[int, ...]]] = {}
+    for op, op_bound in zip(order, bound, strict=True):
+        for lengths in op_bound.known.chunks.values() if op_bound is not None else ():
+            info = infos[op.inputs[0]]
+            other, known = chunks_of.setdefault(info.name, (op.name, lengths))
             if known != lengths:
                 raise RuleError(
                     f"op {op.name!r} splits the rows of {info.name!r} into {list(lengths)}, op "
@@ -318,8 +322,8 @@ def _with_chunks(
                 )
             rows = [k for k, slot in enumerate(info.slots) if slot.dim == 0]
             if info.tensor.role == "parameter" and len(rows) == 1:
-                found[info.name] = replace(info, chunks={rows[0]: lengths})
-    return found
+                infos[info.name] = replace(info, chunks={rows[0]: lengths})
+    return infos
 
 
 _NO_SEGMENTS: Mapping[int, tuple[int, ...]] = {}
@@ -337,7 +341,7 @@ def _segments(tensor: Tensor, refinement: Refinement) -> Mapping[int, tuple[int,
 
 
 class _Slots:
-    """The slots of tensors, one tuple for all of equal shape and cuts."""
+    """The slots of tensors; tensors of equal shape and cuts share one tuple."""
 
     def __init__(self, refinement: Refinement) -> None:
         self._cuts = refinement.dim_cuts
@@ -353,9 +357,9 @@ class _Slots:
 
 def _slots(shape: tuple[int, ...], cuts: Sequence[tuple[int, ...]]) -> tuple[Slot, ...]:
     slots = []
-    for d, (size, own) in enumerate(zip(shape, cuts, strict=True)):
+    for d, (size, dim_cuts) in enumerate(zip(shape, cuts, strict=True)):
         outer = size
-        for inner in (*own, 1):
+        for inner in (*dim_cuts, 1):
             if outer > inner:
                 slots.append(Slot(d, inner, outer // inner))
             outer = inner

@@ -1,15 +1,15 @@
-"""The sequences whose order a plan may choose: rows of causal attention, and all that is one index.
+"""Sequences whose order a plan may choose: rows of causal attention, and all slots of that index.
 
-Slots that are one index form a class, through factors in which ops do not care for order
+Slots of the same index form a class, joined through factors whose order does not matter to the op
 (`solver/meshwright_solver/rules/index_order.py`). A class with rows of a causal mask may be loaded
-in another order if
+in another order if all of these hold:
 
-- every op that has it takes it in any order, or is causal attention, which goes by true positions,
-  or is made of inputs and labels alone and has it whole on every device, so that it can go by true
-  positions and take its result in the order
-- no parameter and no cache has it: at rest these keep the order of the checkpoint
-- it is a dim of its own in what is loaded: inputs, labels and constants. Constants are known on
-  every device, by true positions, and are taken in the order where they are read.
+- Every op with the index takes it in any order, or is causal attention, which uses true positions.
+  An op of inputs and labels alone may also have the index whole on every device: it computes in
+  true positions, and its result is permuted.
+- No parameter and no cache has the index, since these keep the order of the checkpoint.
+- The index is a whole dim of the loaded tensors: inputs, labels and constants. Every device has the
+  constants in true positions and permutes them where it reads them.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ SlotKey = tuple[str, int]  # tensor, slot
 
 @dataclass(frozen=True, slots=True)
 class Sequences:
-    """The sequences of a graph by number; sizes: of each.
+    """The sequences of a graph by number. sizes: length of each.
 
-    slots: which of a tensor's slots are of which sequence. masked: op -> (its part, sequence) of
-    causal attention. loaded, by_position, turned: of each sequence, as in SequenceOrder.
+    slots: (tensor, slot) -> sequence. masked: op of causal attention -> (its part, sequence).
+    loaded, by_position, turned: by sequence, as in SequenceOrder.
     """
 
     sizes: tuple[int, ...]
@@ -44,19 +44,19 @@ class Sequences:
     turned: tuple[tuple[LoadedDim, ...], ...]
 
     def in_problem(self, problem: Problem) -> dict[SlotKey, int]:
-        """The slots of a stage's tensors that are of a sequence."""
-        found = {}
+        """The sequence slots of a stage's tensors, with their sequences."""
+        numbers = {}
         for name, info in problem.tensors.items():
             for k, slot in enumerate(info.slots):
-                own = self.slots.get((name, slot))
-                if own is not None:
-                    found[name, k] = own
-        return found
+                number = self.slots.get((name, slot))
+                if number is not None:
+                    numbers[name, k] = number
+        return numbers
 
 
 def rows_of(problem: Problem) -> Sequences:
-    """The sequences of a whole graph; SetupError where there is none, or its order matters."""
-    return _SequenceFinder(problem).found()
+    """The sequences of a whole graph. Raises SetupError without one, or where its order matters."""
+    return _SequenceFinder(problem).sequences()
 
 
 @dataclass(slots=True)
@@ -65,12 +65,12 @@ class _SequenceFinder:
     classes: Classes[SlotKey] = field(default_factory=Classes)
     data: set[str] = field(default_factory=set)
 
-    def found(self) -> Sequences:
+    def sequences(self) -> Sequences:
         self._join()
-        masked = list(self._masked())
+        masked = list(self._causal_rows())
         if not masked:
-            raise _no_order("no op of the graph has a causal mask whose rows could be made even")
-        size_of = {own.root: own.size for own in masked}
+            raise _order_error("no op of the graph has a causal mask whose rows could be made even")
+        size_of = {rows.root: rows.size for rows in masked}
         numbers = {root: number for number, root in enumerate(size_of)}
         loaded: list[dict[LoadedDim, None]] = [{} for _ in numbers]
         by_position: list[dict[str, None]] = [{} for _ in numbers]
@@ -90,22 +90,22 @@ class _SequenceFinder:
                     by_position[use.number][op.name] = None
                 if use.turned is not None:
                     turned[use.number][use.turned] = None
-            for number, dim in self._taken(op, numbers):
+            for number, dim in self._constant_dims(op, numbers):
                 loaded[number][dim] = None
         return Sequences(
             tuple(size_of.values()),
             slots,
-            {own.op: (own.part, numbers[own.root]) for own in masked},
+            {rows.op: (rows.part, numbers[rows.root]) for rows in masked},
             tuple(map(tuple, loaded)),
             tuple(map(tuple, by_position)),
             tuple(map(tuple, turned)),
         )
 
     def _ops(self) -> Iterator[OpInfo]:
-        """All that are more than making a constant."""
+        """Ops whose results are not all constant, without receives."""
         for op in self.problem.ops:
-            made = [self.problem.tensors[port.tensor].constant for port in op.outputs]
-            if op.op.kind != RECEIVE and not all(made):
+            constant = [self.problem.tensors[port.tensor].constant for port in op.outputs]
+            if op.op.kind != RECEIVE and not all(constant):
                 yield op
 
     def _join(self) -> None:
@@ -117,7 +117,7 @@ class _SequenceFinder:
         for op in self._ops():
             if self.data.issuperset(op.op.inputs):
                 self.data.update(op.op.outputs)
-            anywhere = _any_order(op)
+            anywhere = _orderless_factors(op)
             first: dict[int, SlotKey] = {}
             for port in self._ports(op):
                 for part, slot in port.slot_of.items():
@@ -126,33 +126,33 @@ class _SequenceFinder:
                         self.classes.join(first.setdefault(part, key), key)
 
     def _ports(self, op: OpInfo) -> Iterator[OpPort]:
-        """Of what is no constant."""
+        """Inputs and outputs of an op that are not constant."""
         for port in (*op.inputs, *op.outputs):
             if not self.problem.tensors[port.tensor].constant:
                 yield port
 
-    def _masked(self) -> Iterator[_Masked]:
+    def _causal_rows(self) -> Iterator[_CausalRows]:
         for op in self._ops():
             for factor in op.known.skewed if op.known is not None else ():
-                own = [j for j, part in enumerate(op.parts) if part.factor == factor]
+                parts = [j for j, part in enumerate(op.parts) if part.factor == factor]
                 slots = dict(op.outputs[0].slot_of)
-                if len(own) != 1 or own[0] not in slots:
-                    raise _no_order(f"the rows of op {op.name!r} are no sub-dim of their own")
-                key = (op.outputs[0].tensor, slots[own[0]])
-                part = op.parts[own[0]]
-                yield _Masked(op.name, part.name, part.size, self.classes.find(key))
+                if len(parts) != 1 or parts[0] not in slots:
+                    raise _order_error(f"the rows of op {op.name!r} are no sub-dim of their own")
+                key = (op.outputs[0].tensor, slots[parts[0]])
+                part = op.parts[parts[0]]
+                yield _CausalRows(op.name, part.name, part.size, self.classes.find(key))
 
     def _check_tensor(self, name: str, k: int) -> None:
         info = self.problem.tensors[name]
         slot = info.slots[k]
         if info.tensor.role in ("parameter", "cache"):
-            raise _no_order(f"dim {slot.dim} of {info.tensor.role} {name!r} is part of it")
+            raise _order_error(f"dim {slot.dim} of {info.tensor.role} {name!r} is part of it")
         if slot.dim in info.segments or (info.is_free and slot.size != info.shape[slot.dim]):
-            raise _no_order(f"it is no dim of its own in {name!r}")
+            raise _order_error(f"it is no dim of its own in {name!r}")
 
     def _uses(self, op: OpInfo, numbers: Mapping[SlotKey, int]) -> Iterator[_Use]:
-        """Where an op has a sequence; SetupError where it may not have it."""
-        anywhere = _any_order(op)
+        """Uses of sequences by an op. Raises SetupError where the op needs the original order."""
+        anywhere = _orderless_factors(op)
         masks = op.known.skewed if op.known is not None else ()
         for port in self._ports(op):
             parts = {slot: part for part, slot in port.slot_of.items()}
@@ -164,21 +164,23 @@ class _SequenceFinder:
                 if part is not None and op.parts[part].factor in anywhere:
                     yield _Use(number, part, bool(masks))
                     continue
-                # made of data alone, by every device for itself
+                # the op depends on data alone, so that every device can run it whole
                 is_whole = part is None or not op.parts[part].shardable
                 if not (is_whole and self.data.issuperset(op.op.inputs)):
-                    raise _no_order(
+                    raise _order_error(
                         f"op {op.name!r} ({op.op.kind}) needs {port.tensor!r} in the order of its "
                         "positions"
                     )
                 info = self.problem.tensors[port.tensor]
                 slot = info.slots[k]
                 if slot.size != info.shape[slot.dim]:
-                    raise _no_order(f"it is no dim of its own in {port.tensor!r}")
+                    raise _order_error(f"it is no dim of its own in {port.tensor!r}")
                 turned = LoadedDim(tensor=port.tensor, dim=slot.dim)
                 yield _Use(number, part, cares=True, turned=turned)
 
-    def _taken(self, op: OpInfo, numbers: Mapping[SlotKey, int]) -> Iterator[tuple[int, LoadedDim]]:
+    def _constant_dims(
+        self, op: OpInfo, numbers: Mapping[SlotKey, int]
+    ) -> Iterator[tuple[int, LoadedDim]]:
         """Dims of constants that an op reads in the order of a sequence."""
         number_of = {use.part: use.number for use in self._uses(op, numbers)}
         for port in op.inputs:
@@ -187,12 +189,12 @@ class _SequenceFinder:
                 if part in number_of:
                     slot = info.slots[k]
                     if slot.size != info.shape[slot.dim]:
-                        raise _no_order(f"it is no dim of its own in {port.tensor!r}")
+                        raise _order_error(f"it is no dim of its own in {port.tensor!r}")
                     yield number_of[part], LoadedDim(tensor=port.tensor, dim=slot.dim)
 
 
 @dataclass(frozen=True, slots=True)
-class _Masked:
+class _CausalRows:
     """Rows of a causal mask: a part of an op, and the class of its slots."""
 
     op: str
@@ -203,8 +205,11 @@ class _Masked:
 
 @dataclass(frozen=True, slots=True)
 class _Use:
-    """An op has a sequence as a part, or as none. cares: it goes by true positions. turned: the dim
-    of what it reads or makes, where that is made of data alone."""
+    """The use of a sequence by an op, as a part or as none.
+
+    cares: the op uses true positions. turned: the dim that is permuted, of a tensor that depends on
+    data alone.
+    """
 
     number: int
     part: int | None
@@ -212,16 +217,15 @@ class _Use:
     turned: LoadedDim | None = None
 
 
-def _any_order(op: OpInfo) -> frozenset[Factor]:
-    """Nothing of ops with rules of the user's own: what they compute is not known."""
+def _orderless_factors(op: OpInfo) -> frozenset[Factor]:
+    """Factors of an op whose order does not matter; none for ops with a user's rule."""
     if op.known is None or op.op.rule is not None:
         return frozenset()
     return in_any_order(op.op.kind, op.known.rule.parsed)
 
 
-def _no_order(why: str) -> SetupError:
+def _order_error(why: str) -> SetupError:
     return SetupError(
-        f"the sequence cannot be loaded in another order: {why}; sequence_order contiguous would "
-        "do",
+        f"the sequence cannot be loaded in another order: {why}. Use sequence_order contiguous",
         pointer="/sequence_order",
     )

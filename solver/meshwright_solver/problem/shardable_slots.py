@@ -1,13 +1,13 @@
-"""What is worth sharding: a fixed point over the slots of values and the parts of ops.
+"""Shardable slots: a fixed point over the slots of values and the parts of ops.
 
-A slot is shardable where the op that makes the value and an op that reads it can both put an axis
-there; in a dim that has no such slot, where either can (experts, which dispatch makes whole and
-expert products shard: an all-to-all lies between). An op gives up the parts whose slots are not,
-which may cost other values theirs.
+A slot is shardable if the producer and a reader of the value can both put an axis on it. In a dim
+without such a slot, one of them is enough: dispatch makes experts whole and expert products shard
+them, with an all-to-all between. An op drops the parts whose slots are not shardable, which may
+remove slots of other values.
 
-What follows for a value is worked out once for each of its surroundings: its slots, and the looks
-of the ops that make and read it. Ops have one look where they have the same parts on the same slots
-(`op_infos` keeps one object of each) and the same parts left.
+The slots of a value are computed once for each combination of its own slots and the looks of its
+producer and readers. Two ops have the same look if they have the same parts on the same slots
+(`op_infos` keeps one object of each) and the same remaining parts.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from meshwright_solver.common.identity_keys import IdentityKey, IdentityKeys
 from meshwright_solver.problem.op_info import OpInfo, OpPort
 from meshwright_solver.problem.problem import Problem
 
-Reader = tuple[int, int]  # position of the op, of its input
+Reader = tuple[int, int]  # position of the op, index of its input
 Root = tuple[str, Mapping[int, int]]  # root of a tensor, slot -> the root's slot
 
 
 class _ValueSlots(NamedTuple):
-    """The slots of a value, and whether an op around it has to give up parts for them."""
+    """The shardable slots of a value. is_settled: no producer or reader drops parts for them."""
 
     slots: tuple[int, ...]
     is_settled: bool
 
 
 class Shardable:
-    """slots: root -> its shardable slots. parts: of every op by position, none of views.
+    """The fixed point. slots: root -> its shardable slots. parts: of every op, none of views.
 
-    looks: numbers of ops by position, equal for equal rules, parts on equal slots and equal parts
-    left.
+    looks: numbers of ops by position, equal for equal rules, parts on equal slots and equal
+    remaining parts.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Shardable:
         self.readers = readers
         self.slots: dict[str, tuple[int, ...]] = {}
         self.parts: list[frozenset[int]] = []
-        self._viewed = {root for name, (root, _) in roots.items() if name != root}
+        self._roots_of_views = {root for name, (root, _) in roots.items() if name != root}
         self.looks: list[int] = []
         self._key_of = IdentityKeys()
         self._numbers: dict[Hashable, int] = {}
@@ -82,37 +82,38 @@ class Shardable:
         waiting = OrderedDict.fromkeys(self.readers)
         while waiting:
             root, _ = waiting.popitem(last=False)
-            found = self._found(root)
-            self.slots[root] = found.slots
-            if found.is_settled:
+            value_slots = self._value_slots(root)
+            self.slots[root] = value_slots.slots
+            if value_slots.is_settled:
                 continue
-            for position in self._around(root):
-                for other in self._give_up(position, root):
+            for position in self._ops_around(root):
+                for other in self._drop_parts(position, root):
                     waiting[other] = None
 
-    def _around(self, root: str) -> list[int]:
+    def _ops_around(self, root: str) -> list[int]:
         around = [position for position, _ in self.readers[root]]
         return [*around, self.producers[root][0]] if root in self.producers else around
 
-    def _found(self, root: str) -> _ValueSlots:
-        if root in self._viewed:
-            return _ValueSlots(self._wanted(root), False)
+    def _value_slots(self, root: str) -> _ValueSlots:
+        if root in self._roots_of_views:
+            return _ValueSlots(self._shardable_slots(root), False)
         info, looks, producer = self.problem.tensors[root], self.looks, self.producers.get(root)
         key: list[object] = [self._key_of(info.slots), info.is_free]
         key += (looks[producer[0]], producer[1]) if producer is not None else (None, None)
         for position, k in self.readers[root]:
             key += (looks[position], k)
         content = tuple(key)
-        found = self._known.get(content)
-        if found is None:
-            slots = self._wanted(root)
+        value_slots = self._known.get(content)
+        if value_slots is None:
+            slots = self._shardable_slots(root)
             loses = not info.is_free and any(
-                self._lost(position, root, slots) for position in self._around(root)
+                self._parts_without_slots(position, root, slots)
+                for position in self._ops_around(root)
             )
-            found = self._known[content] = _ValueSlots(slots, not loses)
-        return found
+            value_slots = self._known[content] = _ValueSlots(slots, not loses)
+        return value_slots
 
-    def _wanted(self, root: str) -> tuple[int, ...]:
+    def _shardable_slots(self, root: str) -> tuple[int, ...]:
         ops = self.problem.ops
         wanted = {
             slot
@@ -122,19 +123,21 @@ class Shardable:
         if root not in self.producers:
             return tuple(sorted(wanted))
         position, k = self.producers[root]
-        made = self._slots_at(position, ops[position].outputs[k])
+        producible = self._slots_at(position, ops[position].outputs[k])
         dims: dict[int, set[int]] = {}
-        for slot in wanted | made:
+        for slot in wanted | producible:
             dims.setdefault(self.problem.tensors[root].slots[slot].dim, set()).add(slot)
-        kept = [(own & wanted & made) or own for own in dims.values()]
-        return tuple(sorted(set().union(*kept)))
+        dim_choices = [
+            (dim_slots & wanted & producible) or dim_slots for dim_slots in dims.values()
+        ]
+        return tuple(sorted(set().union(*dim_choices)))
 
     def _slots_at(self, position: int, port: OpPort) -> set[int]:
         mapping = self.roots[port.tensor][1]
         return {mapping[s] for part, s in port.slot_of.items() if part in self.parts[position]}
 
-    def _lost(self, position: int, root: str, slots: tuple[int, ...]) -> set[int]:
-        """The parts of an op whose slot in `root` is not shardable."""
+    def _parts_without_slots(self, position: int, root: str, slots: tuple[int, ...]) -> set[int]:
+        """The parts of an op whose slot in `root` is not in `slots`."""
         op, lost = self.problem.ops[position], set()
         for port in (*op.inputs, *op.outputs):
             own_root, mapping = self.roots[port.tensor]
@@ -146,16 +149,16 @@ class Shardable:
                 }
         return lost
 
-    def _give_up(self, position: int, root: str) -> set[str]:
-        """Drop what an op loses; the values this touches."""
+    def _drop_parts(self, position: int, root: str) -> set[str]:
+        """Drop the parts of an op without shardable slots; return the values to visit again."""
         if self.problem.tensors[root].is_free:
             return set()
-        lost = self._lost(position, root, self.slots[root])
+        lost = self._parts_without_slots(position, root, self.slots[root])
         if not lost:
             return set()
         op = self.problem.ops[position]
-        left = self.parts[position] - lost
-        self.parts[position] = left - _without_leaders(op, left)
+        remaining = self.parts[position] - lost
+        self.parts[position] = remaining - _without_leaders(op, remaining)
         self.looks[position] = self._look(position)
         return {self.roots[port.tensor][0] for port in (*op.inputs, *op.outputs)}
 
@@ -164,14 +167,14 @@ _NONE: frozenset[int] = frozenset()
 
 
 def _parts_with_axes(op: OpInfo) -> frozenset[int]:
-    """Parts on which axes can lie, by themselves or with a part that they follow."""
-    own = frozenset(j for j, part in enumerate(op.parts) if part.shardable or part.may_follow)
-    return own - _without_leaders(op, own)
+    """Parts that axes can shard, directly or as followers."""
+    parts = frozenset(j for j, part in enumerate(op.parts) if part.shardable or part.may_follow)
+    return parts - _without_leaders(op, parts)
 
 
 def _without_leaders(op: OpInfo, parts: frozenset[int]) -> set[int]:
-    """Those of `parts` that axes reach only with a part that they follow, and none is there."""
-    left = {op.parts[j].factor for j in parts}
+    """Followers in `parts` without any of the factors that they may follow."""
+    factors = {op.parts[j].factor for j in parts}
     return {
-        j for j in parts if not op.parts[j].shardable and left.isdisjoint(op.parts[j].may_follow)
+        j for j in parts if not op.parts[j].shardable and factors.isdisjoint(op.parts[j].may_follow)
     }

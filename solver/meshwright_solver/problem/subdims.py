@@ -1,14 +1,14 @@
-"""Sub-dims: the common refinement of every tensor dim over all ops that make or read it.
+"""Sub-dims: the common refinement of every tensor dim over all ops that produce or read it.
 
 A dim of length N with *cuts* c1 > c2 > ... (each divides the one before, and N) is the product of
-sub-dims N/c1, c1/c2, ..., major first. Rules set cuts (`b s (h d)` cuts at d), and a cut travels:
-from a dim to the factor that fills it, from the factor to every other dim it fills, in or out of a
-product at the product's offset. What is left at the fixed point is how finely each dim and each
-factor can be sharded by itself. Cuts that do not divide each other are kept in the order found; an
-op whose factor then has cuts that its dim lacks cannot shard that factor (`blocked`).
+sub-dims N/c1, c1/c2, ..., major first. Rules set cuts: `b s (h d)` cuts at d. A cut propagates from
+a dim to the factor that fills it, and from the factor to every other dim that it fills; inside a
+product it is scaled by the product's offset. The fixed point has every cut at which a dim or factor
+can be sharded by itself. Of cuts that do not divide each other, the first one found stays. An op
+cannot shard a factor with cuts that its dim lacks (`blocked`).
 
-A sum of segments counts as the product of the factor that all segments share and the rest: axes on
-the shared factor lie on every segment alike, and no other factor of the dim can be sharded.
+A sum of segments counts as the product of the factor that all segments share and the rest. Axes on
+the shared factor lie on every segment alike; no other factor of the dim can be sharded.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ Cuts = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A factor's place inside a dim: the dim's index runs `inner` for one step of the factor.
+    """A factor's place in a dim: one step of the factor is `inner` steps of the dim.
 
-    term: of the rule, inputs first.
+    term: index of the rule's term, inputs first.
     """
 
     term: int
@@ -40,10 +40,10 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class RuleUses:
-    """The uses of a rule of known sizes. loose: factors with a halo, or that follow others.
+    """The uses of factors by a rule with sizes. loose: factors with a halo, and followers.
 
-    hidden: factors of segmented dims that no use speaks of. joined: uses that fill their dim,
-    cutting: the others, both without loose factors. segments: (term, dim, lengths).
+    hidden: factors of segmented dims without a use. joined: uses that fill their dim; cutting: the
+    others; both are without loose factors. segments: (term, dim, lengths).
     """
 
     uses: tuple[Use, ...]
@@ -56,9 +56,9 @@ class RuleUses:
 
 @dataclass(frozen=True, slots=True)
 class Refinement:
-    """Cuts, descending and without 1, of dims and of the factors of every op; none where not said.
+    """Cuts of dims and of the factors of every op, descending and without 1; no entry for none.
 
-    uses, blocked: by position of the op, what its rule says and which factors it cannot shard.
+    uses, blocked: by op position, the uses of its rule and the factors that it cannot shard.
     """
 
     dim_cuts: Mapping[DimKey, Cuts]
@@ -73,26 +73,28 @@ def refine(
     tensors: Sequence[Sequence[str]],
     shapes: Mapping[str, tuple[int, ...]],
 ) -> Refinement:
-    """The fixed point over all ops: their rules, and their tensors in the order of the terms."""
+    """The fixed point over all ops. bound, tensors: by op, its rule, and its tensors by term."""
     uses: list[RuleUses] = []
     key_of = IdentityKeys()
     rules: dict[IdentityKey, RuleUses] = {}
-    for own, names in zip(bound, tensors, strict=True):
-        if own is None:
+    for op_bound, names in zip(bound, tensors, strict=True):
+        if op_bound is None:
             uses.append(_NO_USES)
             continue
-        # a Bound is shared by ops of equal rule and shapes
-        key = key_of(own)
+        # ops of equal rule and shapes share one Bound
+        key = key_of(op_bound)
         if key not in rules:
-            rules[key] = _rule_uses(own, [shapes[name] for name in names])
+            rules[key] = _rule_uses(op_bound, [shapes[name] for name in names])
         uses.append(rules[key])
-    if not any(own.cutting or own.segments for own in rules.values()):
-        return Refinement({}, [_NO_CUTS] * len(uses), {}, uses, [own.hidden for own in uses])
-    return _Refining(bound, tensors, shapes, uses).refinement()
+    if not any(rule_uses.cutting or rule_uses.segments for rule_uses in rules.values()):
+        return Refinement(
+            {}, [_NO_CUTS] * len(uses), {}, uses, [rule_uses.hidden for rule_uses in uses]
+        )
+    return _Refiner(bound, tensors, shapes, uses).refinement()
 
 
-class _Refining:
-    """Dims and factors by number: those that are the same index are one class."""
+class _Refiner:
+    """Numbered dims and factors in a union-find: those of the same index are one class."""
 
     def __init__(
         self,
@@ -104,7 +106,7 @@ class _Refining:
         self.tensors = tensors
         self.shapes = shapes
         self.uses = uses
-        self.sizes = [own.sizes if own is not None else {} for own in bound]
+        self.sizes = [op_bound.sizes if op_bound is not None else {} for op_bound in bound]
         self.first_dim: dict[str, int] = {}
         count = 0
         for name, shape in shapes.items():
@@ -120,10 +122,10 @@ class _Refining:
     def refinement(self) -> Refinement:
         cuts = self._fixed_point()
         dim_cuts = {
-            (name, d): own
+            (name, d): class_cuts
             for name, first in self.first_dim.items()
             for d in range(len(self.shapes[name]) if cuts else 0)
-            if (own := cuts.get(self._find(first + d), ()))
+            if (class_cuts := cuts.get(self._find(first + d), ()))
         }
         factor_cuts = [self._factor_cuts(position, cuts) for position in range(len(self.uses))]
         blocked = [
@@ -157,9 +159,9 @@ class _Refining:
             return _NO_CUTS
         uses = self.uses[position]
         return {
-            factor: own
+            factor: class_cuts
             for factor, key in self.factors[position].items()
-            if factor not in uses.loose and (own := cuts.get(self._find(key), ()))
+            if factor not in uses.loose and (class_cuts := cuts.get(self._find(key), ()))
         }
 
     def _fixed_point(self) -> dict[int, Cuts]:
@@ -169,11 +171,11 @@ class _Refining:
         changed: list[int] = []
 
         def add(key: int, cut: int) -> None:
-            own = cuts.setdefault(key, set())
-            if cut in own or not 1 < cut < sizes_of[key] or sizes_of[key] % cut:
+            class_cuts = cuts.setdefault(key, set())
+            if cut in class_cuts or not 1 < cut < sizes_of[key] or sizes_of[key] % cut:
                 return
-            if all(cut % other == 0 or other % cut == 0 for other in own):
-                own.add(cut)
+            if all(cut % other == 0 or other % cut == 0 for other in class_cuts):
+                class_cuts.add(cut)
                 changed.append(key)
 
         for position, uses in enumerate(self.uses):
@@ -200,10 +202,14 @@ class _Refining:
                 if key == factor:
                     for cut in sorted(cuts[factor]):
                         add(dim, cut * inner)
-        return {key: tuple(sorted(own, reverse=True)) for key, own in cuts.items() if own}
+        return {
+            key: tuple(sorted(class_cuts, reverse=True))
+            for key, class_cuts in cuts.items()
+            if class_cuts
+        }
 
     def _segments(self) -> dict[DimKey, tuple[int, ...]]:
-        """Every dim that is the same index as a segmented one has its segments."""
+        """Segments of all dims that have the same index as a segmented dim."""
         by_class = {
             self._find(self.first_dim[names[term]] + d): lengths
             for uses, names in zip(self.uses, self.tensors, strict=True)
@@ -225,7 +231,7 @@ class _Refining:
         dim_cuts: Mapping[DimKey, Cuts],
         factor_cuts: Mapping[Factor, Cuts],
     ) -> bool:
-        """Whether the dim is cut at both ends of the factor's range, and inside as the factor."""
+        """Whether the dim has cuts at both ends of the factor's range, and the factor's inside."""
         name = self.tensors[position][use.term]
         size, cuts = self.shapes[name][use.dim], dim_cuts.get((name, use.dim), ())
         extent = self.sizes[position][use.factor]
@@ -247,14 +253,14 @@ def _rule_uses(bound: Bound, shapes: Sequence[tuple[int, ...]]) -> RuleUses:
     for t, term in enumerate(parsed.terms_of(len(shapes))[: len(shapes)]):
         for d, parts in enumerate(term):
             if len(parts) == 1:
-                own = list(_uses_of(t, d, parts[0], sizes))
+                dim_uses = list(_uses_of(t, d, parts[0], sizes))
             else:
                 lengths = tuple(math.prod(sizes[f] for f in part) for part in parts)
                 segments.append((t, d, lengths))
                 common = [f for f in parts[0] if all(part and part[0] == f for part in parts)]
-                own = [Use(t, d, f, sum(lengths) // sizes[f]) for f in common[:1]]
-            uses += own
-            hidden |= {f for part in parts for f in part} - {use.factor for use in own}
+                dim_uses = [Use(t, d, f, sum(lengths) // sizes[f]) for f in common[:1]]
+            uses += dim_uses
+            hidden |= {f for part in parts for f in part} - {use.factor for use in dim_uses}
     loose = frozenset(use.factor for use in uses if use.factor in parsed.halo | set(parsed.follows))
     tight = [use for use in uses if use.factor not in loose]
     fills = [shapes[use.term][use.dim] == sizes[use.factor] for use in tight]
@@ -271,10 +277,10 @@ def _rule_uses(bound: Bound, shapes: Sequence[tuple[int, ...]]) -> RuleUses:
 def _uses_of(
     term: int, dim: int, factors: Sequence[Factor], sizes: Mapping[Factor, int]
 ) -> list[Use]:
-    """Factors side by side in a dim, the major first."""
+    """Uses of the factors of a product in one dim, major first."""
     inner = math.prod(sizes[f] for f in factors)
-    found = []
+    uses = []
     for factor in factors:
         inner //= sizes[factor]
-        found.append(Use(term, dim, factor, inner))
-    return found
+        uses.append(Use(term, dim, factor, inner))
+    return uses

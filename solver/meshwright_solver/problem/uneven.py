@@ -1,17 +1,16 @@
-"""Sizes that axes do not divide: which may be cut all the same, and over what span.
+"""Uneven sharding: sizes that axes do not divide, and the spans over which axes cut them.
 
-Slots and parts that are one index form a *class*. On a mesh every class has one span: its size
+Slots and parts of the same index form a *class*. On a mesh every class has one span: its size
 rounded up to a multiple of M, the largest product of axis sizes for which the span is at most
-MOST_STRETCH times the size. Axes cut the span into equal chunks, of which the last are short or
-empty. One span for a class, not one for a layout: then a gather over some of its axes gives the
-very chunks of every other layout.
+MOST_STRETCH times the size. Axes cut the span into equal chunks; the last chunks are short or
+empty. The span belongs to the class and not to a layout, so that a gather over some axes gives
+exactly the chunks of every coarser layout.
 
-Arithmetic never sees what lies between size and span: a device computes on the valid part of its
-chunk. A setup that pads only fills up what is stored and sent, so that all devices hold and send
-the same shape.
+A device computes on the valid part of its chunk alone. With `pad`, stored and sent chunks are
+padded, so that all devices hold and send the same shape.
 
-What has to divide as before: classes with a halo, with segments, or with extents that differ inside
-one factor (strides, followers of another length).
+Axes still have to divide classes with a halo, with segments, or with extents that differ inside one
+factor (strides, followers of another length).
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ Mode = Literal["refuse", "chunk", "pad"]
 
 
 def index_classes(ops: Sequence[OpInfo], tensors: Mapping[str, TensorInfo]) -> Classes[Key]:
-    """The classes of a problem; halos and followers of another length join nothing."""
+    """Classes of slots and parts of one index, without halos and followers of another length."""
     classes: Classes[Key] = Classes()
     for position, op in enumerate(ops):
         if op.known is None:
@@ -46,8 +45,10 @@ def index_classes(ops: Sequence[OpInfo], tensors: Mapping[str, TensorInfo]) -> C
         for port in (*op.inputs, *op.outputs):
             slots = tensors[port.tensor].slots
             for part, slot in port.slot_of.items():
-                own = op.parts[part]
-                if own.factor in loose or (own.factor in led and slots[slot].size != own.size):
+                op_part = op.parts[part]
+                if op_part.factor in loose or (
+                    op_part.factor in led and slots[slot].size != op_part.size
+                ):
                     continue
                 if op.known.chunks and slot in tensors[port.tensor].chunks:
                     continue
@@ -57,11 +58,13 @@ def index_classes(ops: Sequence[OpInfo], tensors: Mapping[str, TensorInfo]) -> C
 
 @lru_cache(maxsize=4096)
 def span_of(size: int, axis_sizes: tuple[int, ...]) -> int:
-    """The span of a size on a mesh of these axes; `size` itself where it has none.
+    """The span of a size on a mesh, or `size` without one.
 
-    50257 on 8 x 8 devices is cut over 50304 = 64 * 786.
+    The span of 50257 on 8 x 8 devices is 50304 = 64 * 786.
     """
-    for ways in sorted({prod(own) for own in product(*((1, s) for s in axis_sizes))}, reverse=True):
+    for ways in sorted(
+        {prod(sizes) for sizes in product(*((1, s) for s in axis_sizes))}, reverse=True
+    ):
         span = -(-size // ways) * ways
         if span <= size * MOST_STRETCH:
             return span
@@ -70,10 +73,10 @@ def span_of(size: int, axis_sizes: tuple[int, ...]) -> int:
 
 @dataclass(frozen=True)
 class Uneven:
-    """Which slots and parts of a problem may be cut unevenly, with their sizes.
+    """Slots and parts of a problem that may be cut unevenly, with their sizes.
 
-    mode: as in Setup. spans: of a problem that was scaled down, by slot and part, where `span_of`
-    would not give what is left of the original's.
+    mode: as in Setup. spans: by slot and part, of a scaled-down problem, where `span_of` would not
+    give the scaled spans.
     """
 
     sizes: Mapping[Key, int] = field(default_factory=dict)
@@ -87,7 +90,7 @@ class Uneven:
 
     @property
     def padded(self) -> bool:
-        """Whether what is stored and sent is filled up to equal shapes."""
+        """Whether stored and sent chunks are padded to equal shapes."""
         return self.mode == "pad"
 
     def has_spans(self, axis_sizes: tuple[int, ...]) -> bool:
@@ -95,7 +98,7 @@ class Uneven:
         return any(span_of(size, axis_sizes) > size for size in set(self.sizes.values()))
 
     def span(self, key: Key, axis_sizes: tuple[int, ...]) -> int | None:
-        """The span of a slot or part on a mesh; None where it has none and axes have to divide."""
+        """The span of a slot or part on a mesh; None where axes have to divide its size."""
         if self.spans is not None:
             return self.spans.get(key)
         size = self.sizes.get(key)
@@ -110,7 +113,7 @@ def uneven_of(
     tensors: Mapping[str, TensorInfo],
     mode: Mode,
 ) -> Uneven:
-    """What the setup's `uneven` allows in a problem of these ops."""
+    """Slots and parts that the setup's `uneven` mode lets axes cut unevenly."""
     if mode == "refuse":
         return Uneven()
     classes = index_classes(ops, tensors)

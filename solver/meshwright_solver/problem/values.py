@@ -1,8 +1,8 @@
-"""Values: tensors with their views, and which of their slots are worth sharding.
+"""Values: tensors with their views, and their shardable slots.
 
 Inputs, labels and constants are *free*: every device can load or make any part of them, so that
-they take whatever layout is asked for. `meshwright_solver.problem.shardable_slots` says what is
-worth sharding.
+every reader gets the layout that it needs. `meshwright_solver.problem.shardable_slots` finds the
+shardable slots.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from meshwright_solver.problem.shardable_slots import Reader, Root, Shardable
 class ProblemValue:
     """A tensor with all its views.
 
-    slot_of: tensor -> its slot -> the root's slot. slots: the root's shardable slots.
-    readers: ops that read any of the tensors, views left out. saved_by_producer, saving: who needs
-    the value for its gradients. again: readers that get it once more in the backward pass, these
-    and those that are done again. is_remade: its producer is done again in time for all of them.
-    is_parameter: it rests between steps, as a cache does.
+    slot_of: tensor -> its slot -> the root's slot. slots: the root's shardable slots. readers: ops
+    that read any of the tensors, without views.
+
+    saved_by_producer, saving: the producer and readers that need the value for gradients. again:
+    readers in the backward pass, those of `saving` and recomputed ops. is_remade: all of `again`
+    read a recomputed value. is_parameter: it rests between steps, as a cache does.
     """
 
     root: str
@@ -44,18 +45,18 @@ class ProblemValue:
 
     def __post_init__(self) -> None:
         wanted = self.saved_by_producer or bool(self.again)
-        kept = BackwardNeed(
+        need = BackwardNeed(
             wanted, self.saved_by_producer, bool(self.saving), bool(self.again), self.is_remade
         )
-        object.__setattr__(self, "kept", kept)
+        object.__setattr__(self, "kept", need)
 
 
 class BackwardNeed(NamedTuple):
-    """What the backward pass needs of a value.
+    """Needs of the backward pass for a value.
 
-    wanted: whether anybody needs it there. at_rest: whether its producer does, for gradients;
-    as_read: whether readers do. again: whether readers get it once more, for gradients or as they
-    are done again. is_remade: at rest it is made again, and not saved.
+    wanted: any op needs it. at_rest: the producer needs it for gradients; as_read: readers do.
+    again: readers read it once more, for gradients or recomputation. is_remade: it is recomputed at
+    rest and not saved.
     """
 
     wanted: bool
@@ -66,21 +67,21 @@ class BackwardNeed(NamedTuple):
 
     @property
     def is_at_hand(self) -> bool:
-        """Whether the value at rest is there, whatever its readers do."""
+        """Whether the backward pass has the value at rest, for any choice of its readers."""
         return self.at_rest or self.is_remade
 
     @property
     def is_held(self) -> bool:
-        """Whether it is saved at rest, whatever its readers do."""
+        """Whether the value is saved at rest, for any choice of its readers."""
         return self.at_rest and not self.is_remade
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """All values of a problem. views: positions of ops that only view.
+    """All values of a problem. views: positions of view ops.
 
-    By op: the parts that are shardable; which inputs it needs in its backward pass; its look,
-    as `Shardable` numbers it.
+    By op: shardable: its shardable parts. saved_inputs: the inputs that its backward pass needs.
+    looks: its look, as `Shardable` numbers it.
     """
 
     values: tuple[ProblemValue, ...]
@@ -93,7 +94,7 @@ class Values:
 
 @uncollected
 def find_values(problem: Problem) -> Values:
-    """Group tensors into values; a fixed point of which slots and parts are shardable."""
+    """Group tensors into values, and find the shardable slots and parts."""
     counts = {len(info.slots) for info in problem.tensors.values()}
     same = {count: {k: k for k in range(count)} for count in counts}
     roots: dict[str, Root] = {
@@ -103,12 +104,12 @@ def find_values(problem: Problem) -> Values:
     for position, op in enumerate(problem.ops):
         if _is_view(problem, op):
             views.add(position)
-            given, made = op.inputs[0], op.outputs[0]
-            root, to_root = roots[given.tensor]
-            back = {slot: part for part, slot in made.slot_of.items()}
-            roots[made.tensor] = (
+            source, view = op.inputs[0], op.outputs[0]
+            root, to_root = roots[source.tensor]
+            back = {slot: part for part, slot in view.slot_of.items()}
+            roots[view.tensor] = (
                 root,
-                {slot: to_root[given.slot_of[part]] for slot, part in back.items()},
+                {slot: to_root[source.slot_of[part]] for slot, part in back.items()},
             )
     members: dict[str, dict[str, Mapping[int, int]]] = {}
     for name, (root, mapping) in roots.items():
@@ -118,15 +119,15 @@ def find_values(problem: Problem) -> Values:
     saves = saves_of(problem, frozenset(views), {name: root for name, (root, _) in roots.items()})
     saved: set[str] = set()
     saving: dict[str, list[Reader]] = {}
-    for position, (op, own) in enumerate(zip(problem.ops, saves, strict=True)):
+    for position, (op, op_saves) in enumerate(zip(problem.ops, saves, strict=True)):
         if position in views:
             continue
         for k, port in enumerate(op.outputs):
             producers[port.tensor] = (position, k)
         for k, port in enumerate(op.inputs):
             readers[roots[port.tensor][0]].append((position, k))
-        saved.update([op.outputs[k].tensor for k in own.outputs])
-        for k in own.inputs:
+        saved.update([op.outputs[k].tensor for k in op_saves.outputs])
+        for k in op_saves.inputs:
             saving.setdefault(roots[op.inputs[k].tensor][0], []).append((position, k))
     shardable = Shardable(problem, roots, producers, readers, frozenset(views))
     values = []
@@ -134,7 +135,7 @@ def find_values(problem: Problem) -> Values:
         info = problem.tensors[root]
         is_parameter = info.tensor.role in ("parameter", "cache")
         slots, producer = shardable.slots[root], producers.get(root)
-        again, is_remade = _again(problem, producer, readers[root], saving.get(root, ()))
+        again, is_remade = _backward_readers(problem, producer, readers[root], saving.get(root, ()))
         values.append(
             ProblemValue(
                 root=root,
@@ -155,18 +156,18 @@ def find_values(problem: Problem) -> Values:
         {name: value for value in values for name in value.slot_of},
         frozenset(views),
         tuple(shardable.parts),
-        tuple([own.inputs for own in saves]),
+        tuple([op_saves.inputs for op_saves in saves]),
         tuple(shardable.looks),
     )
 
 
-def _again(
+def _backward_readers(
     problem: Problem,
     producer: Reader | None,
     readers: Sequence[Reader],
     saving: Sequence[Reader],
 ) -> tuple[frozenset[Reader], bool]:
-    """Who gets a value once more, and whether it is made again in time for all of them."""
+    """Readers of a value in the backward pass, and whether all of them read a recomputed value."""
     if not problem.remade:
         return frozenset(saving), False
 
@@ -178,12 +179,12 @@ def _again(
     again = {*saving, *(reader for reader in readers if name(reader) in remade.again)}
     if producer is None or name(producer) not in remade.again:
         return frozenset(again), False
-    own = remade.segment_of[name(producer)]
-    return frozenset(again), all(remade.segment_of.get(name(r)) == own for r in again)
+    segment = remade.segment_of[name(producer)]
+    return frozenset(again), all(remade.segment_of.get(name(r)) == segment for r in again)
 
 
 def _with_largest(slots: tuple[int, ...], problem: Problem, root: str) -> tuple[int, ...]:
-    """A parameter can rest sharded on its largest slot even where no reader shards it."""
+    """The slots and a parameter's largest, on which it can rest sharded without such a reader."""
     sizes = [slot.size for slot in problem.tensors[root].slots]
     if not sizes:
         return slots
@@ -192,14 +193,14 @@ def _with_largest(slots: tuple[int, ...], problem: Problem, root: str) -> tuple[
 
 
 def _is_view(problem: Problem, op: OpInfo) -> bool:
-    """Whether the op renames slots one to one and changes nothing else."""
+    """Whether the op is a view: it maps slots one to one and changes nothing else."""
     if op.known is None or op.known.op_class != "view" or len(op.inputs) != 1:
         return False
-    given, made = op.inputs[0], op.outputs[0]
-    a, b = problem.tensors[given.tensor], problem.tensors[made.tensor]
+    source, view = op.inputs[0], op.outputs[0]
+    a, b = problem.tensors[source.tensor], problem.tensors[view.tensor]
     return (
         a.tensor.dtype == b.tensor.dtype
-        and set(given.slot_of) == set(made.slot_of)
-        and sorted(given.slot_of.values()) == list(range(len(a.slots)))
-        and sorted(made.slot_of.values()) == list(range(len(b.slots)))
+        and set(source.slot_of) == set(view.slot_of)
+        and sorted(source.slot_of.values()) == list(range(len(a.slots)))
+        and sorted(view.slot_of.values()) == list(range(len(b.slots)))
     )

@@ -1,9 +1,9 @@
 """Collectives of a plan as tasks.
 
-A collective has the stream of the slowest level of the topology that it crosses: there it has to
-wait for others. Parameters and gradients travel in buckets
-(`meshwright_solver.strategies.parameter_model`), so that what is urgent waits for one bucket at
-most.
+A collective runs on the stream of the slowest topology level that it crosses, and waits there for
+other collectives. Parameters and gradients travel in buckets
+(`meshwright_solver.strategies.parameter_model`), so that an urgent task waits for at most one
+bucket.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from meshwright_solver.strategies.parameter_model import BUCKET_BYTES
 
 
 class CollectiveTasks:
-    """Tasks of steps on one mesh."""
+    """The tasks of collective steps on one mesh."""
 
     def __init__(self, models: Models) -> None:
         levels = models.interconnect.levels
         self._link = {axis.name: levels.index(axis.level) for axis in models.mesh.axes}
 
     def of_steps(self, name: str, steps: Sequence[Step], kind: Kind) -> list[StreamTask]:
-        """What only renames or cuts takes no time, and is none."""
+        """Tasks of a redistribution's steps; local steps take no time and have no task."""
         tasks = []
         for step in steps:
             if step.ns > 0:
@@ -37,14 +37,14 @@ class CollectiveTasks:
         return [
             self._task(
                 name,
-                f"{own.what}: {own.kind}",
+                f"{step.what}: {step.kind}",
                 Kind.ACTIVATION,
-                own.ns,
-                own.payload_bytes,
-                own.axes,
+                step.ns,
+                step.payload_bytes,
+                step.axes,
             )
-            for own in steps
-            if own.ns > 0
+            for step in steps
+            if step.ns > 0
         ]
 
     def _task(

@@ -1,7 +1,7 @@
-"""The run: tasks start when what they need is done and their stream is free.
+"""The discrete-event loop: a task starts when its dependencies end and its stream is free.
 
-A *lane* is a line of tasks that keep their order: the compute stream's, or those of one kind on a
-link. A *stream* runs one task at a time; of its lanes that could go on, the first goes.
+A *lane* is a FIFO queue of tasks: those of the compute stream, or those of one kind on a link. A
+*stream* runs one task at a time, from its first lane whose next task is ready.
 """
 
 from __future__ import annotations
@@ -20,8 +20,12 @@ NOBODY = -1
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """lane: of every task; in a lane the lower number comes first. lanes: every stream's, (streams,
-    most), -1 behind the last. source, target: what needs what."""
+    """The tasks of a step with their lanes, streams and dependencies.
+
+    lane: of every task; in a lane, lower task numbers come first. lanes: of every stream, by
+    precedence, (streams, most), filled up with -1. source, target: by dependency, the task waited
+    for and the task that waits.
+    """
 
     ns: FloatArray
     lane: IntArray
@@ -32,7 +36,7 @@ class Lines:
 
 
 class TaskTimes(NamedTuple):
-    """By task: when it starts and ends, ns, and the task whose end let it start, or NOBODY."""
+    """Start and end of every task, ns, and the task whose end let it start, or NOBODY."""
 
     starts: FloatArray
     ends: FloatArray
@@ -40,7 +44,7 @@ class TaskTimes(NamedTuple):
 
 
 def run(lines: Lines) -> TaskTimes:
-    """Raises ValueError where tasks wait for each other."""
+    """Simulate the tasks of a step. Raises ValueError where dependencies form a cycle."""
     count = len(lines.ns)
     order = np.argsort(lines.lane, kind="stable")
     bounds = np.searchsorted(lines.lane[order], np.arange(len(lines.stream_of) + 1))
@@ -89,12 +93,12 @@ def _run(
             task = heapq.heappop(heap)[1]
             if task < 0:
                 continue
-            own = stream_of[lane[task]]
-            busy[own] = False
-            previous[own] = task
-            if not touched[own]:
-                touched[own] = True
-                wanted.append(own)
+            task_stream = stream_of[lane[task]]
+            busy[task_stream] = False
+            previous[task_stream] = task
+            if not touched[task_stream]:
+                touched[task_stream] = True
+                wanted.append(task_stream)
             for k in range(first[task], first[task + 1]):
                 other = target[k]
                 waits[other] -= 1

@@ -12,7 +12,10 @@ Needs = tuple[Need, ...]
 
 
 class ForwardWriter:
-    """Writes the section; afterwards `done` has each op's last task, by position."""
+    """Writer of the forward section; `write` fills `done` with each op's compute task.
+
+    spread: the section of updated parameters, once a step.
+    """
 
     def __init__(self, parts: StageParts) -> None:
         self.parts = parts
@@ -39,7 +42,7 @@ class ForwardWriter:
             needs += self._arrival(value, (position, port), gathers)
         if parts.is_receive(position):
             names = self.parts.models.problem.ops[position].op.outputs
-            needs += [Need(SectionKind.F, number, -1) for number in self._sent_to_us(names)]
+            needs += [Need(SectionKind.F, number, -1) for number in self._receive_numbers(names)]
         name, ns = parts.name(position), parts.passes_ns[position][0]
         before, beside, after = parts.own_steps(position, "forward", BEFORE_FORWARD)
         of_own = parts.collectives.of_own
@@ -53,13 +56,13 @@ class ForwardWriter:
         for value in parts.values_made(position):
             self._made[value.root] = done
 
-    def _sent_to_us(self, names: tuple[str, ...]) -> list[int]:
-        """Positions among what the stage before sends; the schedule knows their tasks."""
+    def _receive_numbers(self, names: tuple[str, ...]) -> list[int]:
+        """Numbers of tensors among the transfers of the previous stage."""
         received = list(self.parts.receives)
         return [received.index(name) for name in names]
 
     def _arrival(self, value: ProblemValue, reader: Reader, gathers: list[Gather]) -> Needs:
-        """What has to be done for a reader to have a value as it needs it."""
+        """Tasks that a reader depends on to have a value in its layout."""
         if value.is_parameter:
             base = self._parameter(value, reader, gathers)
         elif value.root in self._made:
@@ -67,13 +70,13 @@ class ForwardWriter:
         else:
             return ()
         moved = self.parts.moves.activations.get((value.root, reader))
-        return self._moved(moved, base, Kind.ACTIVATION)
+        return self._move(moved, base, Kind.ACTIVATION)
 
     def _read(self, value: ProblemValue) -> Needs:
         root = value.root
         if root not in self._shared:
             moved = self.parts.moves.activations.get((root, None))
-            self._shared[root] = self._moved(moved, self._made[root], Kind.ACTIVATION)
+            self._shared[root] = self._move(moved, self._made[root], Kind.ACTIVATION)
         return self._shared[root]
 
     def _parameter(self, value: ProblemValue, reader: Reader, gathers: list[Gather]) -> Needs:
@@ -87,29 +90,29 @@ class ForwardWriter:
         spread = self._spread_to[root]
         moved = self.parts.moves.gathers.get((root, reader))
         if moved is not None:
-            return self._gathered(moved, spread, gathers)
+            return self._gather(moved, spread, gathers)
         moved = self.parts.moves.gathers.get((root, None))
         if moved is None:
             return spread
         if root not in self._shared:
-            own: list[Gather] = []
-            self._shared[root] = self._gathered(moved, spread, own)
-            if own:
-                self._gathers[root] = own[0]
+            new_gathers: list[Gather] = []
+            self._shared[root] = self._gather(moved, spread, new_gathers)
+            if new_gathers:
+                self._gathers[root] = new_gathers[0]
         if root in self._gathers:
             gathers.append(self._gathers[root])
         return self._shared[root]
 
-    def _gathered(self, moved: Redistribution, needs: Needs, gathers: list[Gather]) -> Needs:
+    def _gather(self, moved: Redistribution, needs: Needs, gathers: list[Gather]) -> Needs:
         first = len(self.section.tasks)
-        done = self._moved(moved, needs, Kind.PARAMETER)
+        done = self._move(moved, needs, Kind.PARAMETER)
         if len(self.section.tasks) > first:
             gather = Gather(first, first, gathered_bytes(moved))
             self.section.gathers.append(gather)
             gathers.append(gather)
         return done
 
-    def _moved(self, moved: Redistribution | None, needs: Needs, kind: Kind) -> Needs:
+    def _move(self, moved: Redistribution | None, needs: Needs, kind: Kind) -> Needs:
         if moved is None:
             return needs
         return self.section.chain(
@@ -117,12 +120,12 @@ class ForwardWriter:
         )
 
     def _send(self) -> None:
-        """The last tasks: transfers to the next stage, in the order in which it receives."""
+        """Add the transfers to the next stage, in the order in which it receives."""
         value_of = self.parts.models.values.value_of
         for name, (there_ns, _) in self.parts.sends.items():
             self.section.send(name, "send", there_ns, self._made[value_of[name].root])
 
 
 def gathered_bytes(moved: Redistribution) -> int:
-    """Of a parameter, gathered, on one device."""
+    """Bytes of a gathered parameter on one device."""
     return moved.forward[-1].payload_bytes

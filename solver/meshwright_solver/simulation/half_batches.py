@@ -1,8 +1,8 @@
-"""The sections of two halves of a batch that take turns
-(`meshwright_solver.evaluation.accounting.half_batch_segments`), from those of one.
+"""Sections of two interleaved half batches, made from the sections of one
+(`meshwright_solver.evaluation.accounting.half_batch_segments`).
 
-Parameters are gathered by the half that comes first, and their gradients reduced after the half
-that comes last; all other tasks are both halves' own.
+The first half gathers parameters and the last half reduces their gradients. Each half has a copy of
+every other task.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ _PASSES = (SectionKind.F, SectionKind.B)
 
 
 def in_halves(parts: StageParts, script: Script) -> Script:
-    """Passes over both halves; what is done once a step waits for both."""
+    """The script with passes over both halves; tasks that run once a step wait for both."""
     half, op = in_legs(
-        legs_of(np.array(list(_moves(parts)), dtype=np.bool_), _holds(parts, script))
+        legs_of(np.array(list(_communicates(parts)), dtype=np.bool_), _bucket_counts(parts, script))
     )
     place = np.zeros((HALVES, len(parts.order)), dtype=np.int64)
     place[half, op] = np.arange(len(op))
-    own = {
+    passes = {
         part: _HalfBatchPass.of(script[part], place, parts.order)
         for part in _PASSES
         if part in script
     }
     return {
-        part: own[part].section(own) if part in own else _once(section, own)
+        part: passes[part].section(passes) if part in passes else _once_section(section, passes)
         for part, section in script.items()
     }
 
 
-def _moves(parts: StageParts) -> Iterator[bool]:
-    """Of every op, whether anything moves between it and those before it."""
+def _communicates(parts: StageParts) -> Iterator[bool]:
+    """By op: whether communication separates it from the ops before it."""
     seen: set[str] = set()
     moved_before = False
     for position in parts.order:
@@ -60,9 +60,9 @@ def _moves(parts: StageParts) -> Iterator[bool]:
         yield moved
 
 
-def _holds(parts: StageParts, script: Script) -> IntArray:
-    """Of every op, how many buckets of parameters it is the first to need, and of gradients
-    the last to make."""
+def _bucket_counts(parts: StageParts, script: Script) -> IntArray:
+    """By op: parameter buckets that it is the first to need plus gradient buckets that it is the
+    last to make."""
     count: Counter[int] = Counter()
     for part, kind in ((SectionKind.F, Kind.PARAMETER), (SectionKind.B, Kind.GRADIENT)):
         section = script.get(part, Section(part))
@@ -73,8 +73,11 @@ def _holds(parts: StageParts, script: Script) -> IntArray:
 
 @dataclass(frozen=True)
 class _HalfBatchPass:
-    """A pass over a half. order: tasks of both halves as they are issued, (half, number); number:
-    (halves, tasks) where each is; of a task that both share, where that one is."""
+    """One pass over both half batches.
+
+    order: (half, number) of every task, in issue order. number: (halves, tasks), the number of each
+    task in the new section; both halves have the number of a shared task.
+    """
 
     one: Section
     order: IntArray
@@ -82,7 +85,7 @@ class _HalfBatchPass:
 
     @staticmethod
     def of(one: Section, place: IntArray, positions: list[int]) -> _HalfBatchPass:
-        """place: of each half's ops in the order in which they run forward."""
+        """place: (halves, ops), the place of each op in the forward order."""
         index = {position: k for k, position in enumerate(positions)}
         op = np.array([index[owner] for owner in one.owners], dtype=np.int64)
         tasks = np.arange(len(op))
@@ -93,50 +96,50 @@ class _HalfBatchPass:
         half = np.repeat(np.arange(HALVES), len(op))
         number = np.tile(tasks, HALVES)
         kind = np.tile(kinds, HALVES)
-        kept = (kind != Kind.PARAMETER) | (half == first)
-        kept &= (kind != Kind.GRADIENT) | (half == last)
+        issued = (kind != Kind.PARAMETER) | (half == first)
+        issued &= (kind != Kind.GRADIENT) | (half == last)
         order = np.lexsort((number, rank.ravel()))
-        order = order[kept[order]]
-        found = np.zeros((HALVES, len(op)), dtype=np.int64)
-        found[half[order], number[order]] = np.arange(len(order))
+        order = order[issued[order]]
+        place_of = np.zeros((HALVES, len(op)), dtype=np.int64)
+        place_of[half[order], number[order]] = np.arange(len(order))
         for shared, by in ((Kind.PARAMETER, first), (Kind.GRADIENT, last)):
-            found[:, kinds == shared] = found[by, kinds == shared]
-        return _HalfBatchPass(one, np.stack([half[order], number[order]], axis=1), found)
+            place_of[:, kinds == shared] = place_of[by, kinds == shared]
+        return _HalfBatchPass(one, np.stack([half[order], number[order]], axis=1), place_of)
 
     def section(self, passes: Mapping[SectionKind, _HalfBatchPass]) -> Section:
-        made = Section(self.one.part)
+        section = Section(self.one.part)
         for half, number in self.order.tolist():
             task = self.one.tasks[number]
             halves = range(HALVES) if task.kind is Kind.GRADIENT else (half,)
-            made.add(task, _mapped(self.one.needs[number], passes, halves))
+            section.add(task, _needs_of_halves(self.one.needs[number], passes, halves))
         for gather in self.one.gathers:
             first = int(self.number[0, gather.first])
             reader = int(self.number[:, gather.reader].max())
-            made.gathers.append(Gather(first, reader, gather.bytes))
+            section.gathers.append(Gather(first, reader, gather.bytes))
         for holding in self.one.holdings:
             numbers = self.number[:, holding.number].tolist()
-            if holding.held == "gathered":  # for both, from the first that needs it to the last
+            if holding.held == "gathered":  # held once, from its first reader to its last
                 numbers = [min(numbers) if holding.bytes > 0 else max(numbers)]
-            made.holdings += [holding._replace(number=number) for number in numbers]
-        return made
+            section.holdings += [holding._replace(number=number) for number in numbers]
+        return section
 
 
-def _once(section: Section, passes: Mapping[SectionKind, _HalfBatchPass]) -> Section:
-    made = Section(section.part)
+def _once_section(section: Section, passes: Mapping[SectionKind, _HalfBatchPass]) -> Section:
+    half_section = Section(section.part)
     for task, needs in zip(section.tasks, section.needs, strict=True):
-        made.add(task, _mapped(needs, passes, range(HALVES)))
-    return made
+        half_section.add(task, _needs_of_halves(needs, passes, range(HALVES)))
+    return half_section
 
 
-def _mapped(
+def _needs_of_halves(
     needs: tuple[Need, ...],
     passes: Mapping[SectionKind, _HalfBatchPass],
     halves: tuple[int, ...] | range,
 ) -> Iterator[Need]:
     for need in needs:
-        own = passes.get(need.part)
-        if own is None:
+        half_pass = passes.get(need.part)
+        if half_pass is None:
             yield need
         else:
             for half in halves:
-                yield need._replace(number=int(own.number[half, need.number]))
+                yield need._replace(number=int(half_pass.number[half, need.number]))

@@ -1,4 +1,4 @@
-"""Memory over time: what parameters take stays, what passes by is taken and given back."""
+"""The transient memory of a rank over time, from the tasks that allocate and free it."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from meshwright_solver.simulation.tasks import Section
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """Bytes on a rank's fullest device from each time on: saved for backward passes, and working:
-    what else comes and goes."""
+    """Transient memory of a rank's fullest device, bytes from each time on.
+
+    saved: activations for backward passes. working: all other transient memory.
+    """
 
     ns: FloatArray
     saved: IntArray
@@ -28,19 +30,22 @@ class Curve:
 
 
 def curve_of(program: TaskProgram, run: TaskTimes, rank: int) -> Curve:
-    """Tasks that hold memory follow each other on one stream, in the order of their numbers."""
+    """The transient memory of a rank.
+
+    Tasks that hold memory run on one stream in the order of their numbers, so that times ascend.
+    """
     key_of = IdentityKeys()
     known: dict[IdentityKey, _Changes] = {}
     times, changes = [np.zeros(1)], [np.zeros((1, 2), dtype=np.int64)]
-    for own in program.made[rank]:
-        section = program.section(own)
+    for place in program.made[rank]:
+        section = program.section(place)
         if not section.holdings:
             continue
         key = key_of(section)
         if key not in known:
             known[key] = _Changes.of(section)
         change = known[key]
-        tasks = own.first + change.numbers
+        tasks = place.first + change.numbers
         times.append(np.stack([run.starts[tasks], run.ends[tasks]], axis=1).ravel())
         changes.append(change.bytes)
     held = np.cumsum(np.concatenate(changes), axis=0)
@@ -49,8 +54,11 @@ def curve_of(program: TaskProgram, run: TaskTimes, rank: int) -> Curve:
 
 @dataclass(frozen=True, slots=True)
 class _Changes:
-    """numbers: of tasks that take or give back. bytes: of each, saved and working, when it begins
-    and when it ends, in turn."""
+    """Allocations and frees of a section.
+
+    numbers: of the tasks that allocate or free. bytes: (2 * tasks, 2), two rows a task, at its
+    start and at its end; the columns are saved and working.
+    """
 
     numbers: IntArray
     bytes: IntArray
@@ -58,7 +66,10 @@ class _Changes:
     @staticmethod
     def of(section: Section) -> _Changes:
         rows = np.array(
-            [(own.number, own.bytes, own.held != "saved") for own in section.holdings],
+            [
+                (holding.number, holding.bytes, holding.held != "saved")
+                for holding in section.holdings
+            ],
             dtype=np.int64,
         )
         numbers, place = np.unique(rows[:, 0], return_inverse=True)

@@ -1,10 +1,9 @@
-"""What the tasks of a stage hold: what the judge counts (`meshwright_solver.evaluation.memory`), at
-the tasks of its events.
+"""Memory holdings of a stage's tasks, as the evaluator counts them
+(`meshwright_solver.evaluation.memory`).
 
-All of it is held from a task's begin to a task's end on the compute stream, where ops run in the
-judge's order. So what a microbatch holds while an op runs is what the judge says of that moment,
-whenever it runs. Parameters are held from the op before their first reader on; what links gather
-further ahead where memory is left is not counted.
+A holding lasts from the start of one compute task to the end of another. Ops run in the evaluator's
+order, so a microbatch holds the evaluator's number of bytes while an op runs, at any time. Gathered
+parameters count from the op before their first reader; memory of earlier prefetches is not counted.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def hold(
     *,
     split: bool,
 ) -> None:
-    """Write what is held into the sections of passes. done: the task of every event of an op."""
+    """Write memory holdings into the sections of passes. done: the task of every op event."""
     models, assignment = parts.models, parts.assignment
     order = stage_order(models, assignment, split=split)
     held = holdings_of(
@@ -46,8 +45,8 @@ def hold(
         (gathers, "gathered"),
         (replace(held, gathers=none[1]), "working"),
     )
-    for own, kind in kinds:
-        rows, beside, buffers_bytes, _ = rows_of(order, [(own, names[None])])
+    for holdings, kind in kinds:
+        rows, beside, buffers_bytes, _ = rows_of(order, [(holdings, names[None])])
         sections[SectionKind.F].buffers_bytes += buffers_bytes
         for one in passes:
             one.write(rows, kind, at_borders=False)
@@ -55,10 +54,10 @@ def hold(
 
 
 class _MicrobatchPass:
-    """A pass over a microbatch: the places of the judge's order from `begin` to `end`.
+    """A pass over a microbatch: the places of the evaluator's order from `begin` to `end`.
 
-    first, last: of every place, the task that is the first there or behind, and the last there or
-    before. ahead, through: how many tasks come before a place, and how many with it.
+    first: by place, the first task at it or after it. last: the last task at it or before it.
+    ahead: the number of tasks before a place. through: the number up to and including it.
     """
 
     def __init__(self, section: Section, begin: int, numbers: IntArray) -> None:
@@ -71,8 +70,11 @@ class _MicrobatchPass:
         self.last = tasks[np.maximum(self.through - 1, 0)]
 
     def write(self, rows: IntArray, kind: Held, *, at_borders: bool) -> None:
-        """kind: of what is not saved. at_borders: what reaches over the border to another pass ends
-        there, since that need not be the next one that runs."""
+        """Write the holdings of rows. kind: of rows that are not saved activations.
+
+        at_borders: holdings end at the border to another pass, since the schedule may run other
+        passes between the two.
+        """
         begins, ends = rows[:, 0], rows[:, 1]
         if at_borders:
             inside = (begins < self.end) & (ends >= self.begin)
@@ -92,7 +94,7 @@ class _MicrobatchPass:
                 self.section.holdings.append(MemoryChange(number, -size, held))
 
     def _is_idle(self, start: int, end: int) -> bool:
-        """Whether no task runs from one place to another."""
+        """Whether no task runs between two places."""
         return bool(self.ahead[start - self.begin] == self.through[end - self.begin])
 
 
@@ -106,7 +108,7 @@ def _passes(
     parts = (
         (SectionKind.F, SectionKind.I, SectionKind.W) if split else (SectionKind.F, SectionKind.B)
     )
-    found = []
+    passes = []
     for part, begin, end in zip(parts, order.passes, order.passes[1:], strict=False):
         events = zip(
             order.kinds[begin:end].tolist(), order.positions[begin:end].tolist(), strict=True
@@ -114,5 +116,5 @@ def _passes(
         tasks = [done.get((OpEvent(kind), position)) for kind, position in events]
         numbers = [-1 if task is None else task.number for task in tasks]
         if max(numbers, default=-1) >= 0:
-            found.append(_MicrobatchPass(sections[part], begin, np.array(numbers, dtype=np.int64)))
-    return found
+            passes.append(_MicrobatchPass(sections[part], begin, np.array(numbers, dtype=np.int64)))
+    return passes

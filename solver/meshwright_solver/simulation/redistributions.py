@@ -1,4 +1,4 @@
-"""Who moves what in a stage: its redistributions, by what they serve."""
+"""The redistributions of a stage, indexed by value and reader."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from meshwright.schema import Redistribution, Stage
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.shardable_slots import Reader
 
-Served = tuple[str, Reader | None]  # a value, and the reader, or None for all together
+Served = tuple[str, Reader | None]  # a value, and one reader, or None for all its readers
 
 
 @dataclass(frozen=True, slots=True)
 class Moves:
-    """activations: from where a value rests, or is shared, to where it is read. gathers,
-    reductions: of parameters and their gradients. spreads: by parameter."""
+    """The redistributions of a stage.
+
+    activations: from the producer's or the shared layout to the reader's. gathers: of parameters.
+    reductions: of their gradients. spreads: of updated parameters, once a step, by parameter.
+    """
 
     activations: dict[Served, Redistribution] = field(default_factory=dict)
     gathers: dict[Served, Redistribution] = field(default_factory=dict)
@@ -23,18 +26,18 @@ class Moves:
 
     @staticmethod
     def of(problem: Problem, stage: Stage) -> Moves:
-        found = Moves()
+        moves = Moves()
         for moved in stage.redistributions:
             reader = None
             if moved.op is not None:
                 reader = (problem.position_of[moved.op], moved.input or 0)
             served = moved.tensor, reader
             if moved.traffic == "activation":
-                found.activations[served] = moved
+                moves.activations[served] = moved
             elif moved.traffic == "gradient":
-                found.reductions[served] = moved
+                moves.reductions[served] = moved
             elif moved.forward:
-                found.gathers[served] = moved
+                moves.gathers[served] = moved
             else:
-                found.spreads[moved.tensor] = moved
-        return found
+                moves.spreads[moved.tensor] = moved
+        return moves

@@ -1,4 +1,4 @@
-"""What the sections of a stage are written from: its ops, times, values and moves."""
+"""The inputs of a stage's sections: its ops, times, values and redistributions."""
 
 from __future__ import annotations
 
@@ -30,8 +30,11 @@ BESIDE = ("ring",)
 
 @dataclass(frozen=True)
 class StageParts:
-    """sends: what goes to the next stage, with the times of its way there and of its gradient's
-    way back; receives: what comes from the one before. `problem` is that of the stage alone."""
+    """The inputs of a stage's sections. The problem of `models` is that of the stage alone.
+
+    sends: by tensor for the next stage, its transfer time and that of its gradient, ns. receives:
+    the same of tensors from the previous stage.
+    """
 
     models: Models
     stage: Stage
@@ -45,7 +48,7 @@ class StageParts:
         sends: dict[str, tuple[float, float]],
         receives: dict[str, tuple[float, float]],
     ) -> StageParts:
-        """Raises PlanError where they do not fit."""
+        """Raises PlanError where the stage does not fit the problem."""
         return StageParts(Models.of_stage(problem, stage), stage, sends, receives)
 
     @cached_property
@@ -71,22 +74,23 @@ class StageParts:
 
     @cached_property
     def order(self) -> list[int]:
-        """Positions of the ops, each after those that make what it reads."""
+        """Positions of the ops in topological order."""
         return sorted(self.assignment.ops)
 
     @cached_property
     def passes_ns(self) -> dict[int, tuple[float, float, float]]:
-        """By position: the op's own work in one microbatch, forward, of inputs, of weights."""
+        """By position: an op's compute time in one microbatch, ns: forward, input and weight
+        gradients."""
         known: dict[tuple[IdentityKey, tuple[int, ...]], tuple[float, float, float]] = {}
-        found = {}
+        passes_ns = {}
         for position, codes in self.assignment.ops.items():
             model = self.model(position)
             key = self.models.key_of(model), codes
             if key not in known:
                 forward, inputs, weights = self.models.passes_ns(model, np.array([codes]))
                 known[key] = float(forward[0]), float(inputs[0]), float(weights[0])
-            found[position] = known[key]
-        return found
+            passes_ns[position] = known[key]
+        return passes_ns
 
     def model(self, position: int) -> OpModel:
         return self.models.ops.model(position)
@@ -108,21 +112,21 @@ class StageParts:
     def own_steps(
         self, position: int, direction: str, before: Sequence[str]
     ) -> tuple[list[OwnStep], list[OwnStep], list[OwnStep]]:
-        """What an op moves by itself: before its work, beside it and after it."""
-        own = [
+        """Collectives of an op itself: before its compute task, beside it and after it."""
+        steps = [
             step
             for step in self.plan_of[position].own_steps
             if step.direction == direction and step.what not in BETWEEN_STAGES
         ]
-        first = [step for step in own if step.what in before]
-        beside = [step for step in own if step.what in BESIDE]
-        return first, beside, [step for step in own if step not in first and step not in beside]
+        first = [step for step in steps if step.what in before]
+        beside = [step for step in steps if step.what in BESIDE]
+        return first, beside, [step for step in steps if step not in first and step not in beside]
 
     def backward_half(self, position: int, value: ProblemValue) -> SectionKind:
-        """I or W: which half of an op's backward pass needs a value that it reads.
+        """The half of an op's backward pass, I or W, that needs a value that the op reads.
 
-        Of a product with a parameter the gradient of the input needs the parameter, that of the
-        parameter the input.
+        In a product with a parameter, the input's gradient needs the parameter and the parameter's
+        gradient needs the input.
         """
         share = self.model(position).weights_share
         if share == 1 or (share > 0 and not value.is_parameter):

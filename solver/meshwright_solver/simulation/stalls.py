@@ -1,8 +1,8 @@
-"""What each rank's compute stream waits for.
+"""Stalls: idle times of each rank's compute stream, by the kind of task waited for.
 
-While it stands still, something is on its way to the next task: what ended last before it, what let
-that one start, and so on back to the begin of the wait. Each of these counts for the time that it
-took; what another rank does is the bubble, but for the transfer itself.
+The walk follows the chain of causes from a task back to the start of the wait: the task that ended
+last before it, the task that let that one start, and so on. Each task of the chain counts with its
+duration in the wait. Tasks of other ranks count as bubble, except the transfers.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ TRANSFER = int(Kind.PIPELINE)
 
 @dataclass(frozen=True, slots=True)
 class Stalls:
-    """by_kind: ns, (ranks, kinds); that of COMPUTE is the bubble. by_task: how long each one was
-    waited for."""
+    """Idle times, ns. by_kind: (ranks, kinds); the column of COMPUTE is the bubble. by_task: the
+    wait for each task."""
 
     by_kind: FloatArray
     by_task: FloatArray
@@ -36,19 +36,19 @@ def waits_of(program: TaskProgram, run: TaskTimes) -> Stalls:
     works = np.flatnonzero(kind == Kind.COMPUTE)
     bounds = np.searchsorted(rank[works], np.arange(ranks + 1))
     by_kind = np.zeros((ranks, len(Kind)))
-    last = _last_of_all(program, run)
+    last = _last_tasks(program, run)
     _walk(works, bounds, last, kind, rank, run, end, by_kind, by_task)
     return Stalls(by_kind, by_task)
 
 
-def _last_of_all(program: TaskProgram, run: TaskTimes) -> IntArray:
-    """By rank: the task that ends last, transfers to others left out."""
+def _last_tasks(program: TaskProgram, run: TaskTimes) -> IntArray:
+    """By rank: the task that ends last, without pipeline transfers."""
     ends = np.where(program.kind == Kind.PIPELINE, -1.0, run.ends)
-    found = [
-        int(own[np.argmax(ends[own])])
-        for own in (np.flatnonzero(program.rank == r) for r in range(program.schedule.ranks))
+    last_tasks = [
+        int(tasks[np.argmax(ends[tasks])])
+        for tasks in (np.flatnonzero(program.rank == r) for r in range(program.schedule.ranks))
     ]
-    return np.array(found, dtype=np.int64)
+    return np.array(last_tasks, dtype=np.int64)
 
 
 @njit(cache=True, nogil=True)
@@ -63,20 +63,30 @@ def _walk(
     by_kind: FloatArray,
     by_task: FloatArray,
 ) -> None:
-    for own in range(bounds.size - 1):
+    for waiting_rank in range(bounds.size - 1):
         since = 0.0
-        for k in range(bounds[own], bounds[own + 1]):
+        for k in range(bounds[waiting_rank], bounds[waiting_rank + 1]):
             task = works[k]
-            _back(own, since, run.starts[task], run.cause[task], kind, rank, run, by_kind, by_task)
+            _back(
+                waiting_rank,
+                since,
+                run.starts[task],
+                run.cause[task],
+                kind,
+                rank,
+                run,
+                by_kind,
+                by_task,
+            )
             since = max(since, run.ends[task])
-        until = max(since, run.ends[last[own]])
-        _back(own, since, until, last[own], kind, rank, run, by_kind, by_task)
-        by_kind[own, 0] += end - until
+        until = max(since, run.ends[last[waiting_rank]])
+        _back(waiting_rank, since, until, last[waiting_rank], kind, rank, run, by_kind, by_task)
+        by_kind[waiting_rank, 0] += end - until
 
 
 @njit(cache=True, nogil=True)
 def _back(
-    own: int,
+    waiting_rank: int,
     since: float,
     until: float,
     at: int,
@@ -86,15 +96,15 @@ def _back(
     by_kind: FloatArray,
     by_task: FloatArray,
 ) -> None:
-    """Account for a rank's wait, from its end back to its begin; at: what it waited for."""
+    """Attribute a rank's wait, from its end back to its start; at: the task waited for."""
     while until > since:
         if at < 0:
-            by_kind[own, 0] += until - since
+            by_kind[waiting_rank, 0] += until - since
             return
         begin = max(since, run.starts[at])
         if begin < until:
-            is_here = rank[at] == own or kind[at] == TRANSFER
-            by_kind[own, kind[at] if is_here else 0] += until - begin
+            is_here = rank[at] == waiting_rank or kind[at] == TRANSFER
+            by_kind[waiting_rank, kind[at] if is_here else 0] += until - begin
             if is_here:
                 by_task[at] += until - begin
             until = begin

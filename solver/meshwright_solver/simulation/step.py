@@ -28,7 +28,7 @@ from meshwright_solver.strategies.parameter_owners import stage_extra_bytes
 
 @dataclass(frozen=True)
 class SimulatedStep:
-    """One step of a plan, task by task. levels: by rank, of the topology of its devices."""
+    """One simulated step of a plan. levels: by rank, the topology levels of its devices."""
 
     plan: Plan
     program: TaskProgram
@@ -43,16 +43,16 @@ class SimulatedStep:
         return waits_of(self.program, self.run)
 
     def curve(self, rank: int) -> Curve:
-        """What passes by on a rank's fullest device, over time."""
+        """Transient memory of a rank's fullest device over time."""
         return curve_of(self.program, self.run, rank)
 
     def static_bytes(self, rank: int) -> int:
-        """Of what a rank's fullest device holds all the time."""
+        """Static memory of a rank's fullest device."""
         stages = stages_on(self.program.schedule.rank_of, rank)
         resting = sum(
-            own.value_bytes + own.gradient_bytes + own.optimizer_bytes
+            parameter.value_bytes + parameter.gradient_bytes + parameter.optimizer_bytes
             for stage in stages
-            for own in self.plan.stages[stage].parameters
+            for parameter in self.plan.stages[stage].parameters
         )
         resting += sum(stage_extra_bytes(self.plan.stages[stage]) for stage in stages)
         buffers = sum(self.program.scripts[stage][SectionKind.F].buffers_bytes for stage in stages)
@@ -60,7 +60,7 @@ class SimulatedStep:
 
     @property
     def ns(self) -> float:
-        """From the first task to the end of the last."""
+        """Step time: from the start of the first task to the end of the last."""
         return float(self.run.ends.max(initial=0.0))
 
 
@@ -71,19 +71,19 @@ def step_of(
     setup: Setup,
     calibration: Calibration | None = None,
 ) -> SimulatedStep:
-    """Raises PlanError where the plan does not fit the documents."""
-    own = calibration_of(plan, calibration)
+    """Simulate a plan's step. Raises PlanError where the plan does not fit the documents."""
+    calibration = calibration_of(plan, calibration)
     check_documents(plan, graph.id, topology.id, setup.id)
-    if plan.calibration != own.id:
-        raise PlanError(f"the plan was priced with {plan.calibration}, not with {own.id}")
+    if plan.calibration != calibration.id:
+        raise PlanError(f"the plan was priced with {plan.calibration}, not with {calibration.id}")
     if plan.schedule is not None:
-        staged = Staged.of_plan(plan, graph, topology, setup, own)
+        staged = Staged.of_plan(plan, graph, topology, setup, calibration)
         parts = [part.topology for part in staged.parts]
-        order_checked(plan, graph, topology, setup, own)
+        order_checked(plan, graph, topology, setup, calibration)
         program = _pipeline(plan, staged)
     else:
         parts = [group_of(plan, topology)]
-        program = _one_stage(plan, graph, parts[0], setup, own)
+        program = _one_stage(plan, graph, parts[0], setup, calibration)
     levels = (tuple(level.name for level in part.levels) for part in parts)
     return SimulatedStep(plan, program, tuple(levels))
 
@@ -99,14 +99,14 @@ def _one_stage(
     check_mesh(problem, plan.stages[0].mesh)
     check_order(plan, problem)
     parts = StageParts.of(problem, plan.stages[0], {}, {})
-    made = one_f_one_b(1, problem.rounds)
+    table = one_f_one_b(1, problem.rounds)
     if not problem.training:
-        rows = made.of_ranks[0]
-        made = ScheduleTable("forward", problem.rounds, (0,), (rows[rows[:, 1] == Pass.F],))
+        rows = table.of_ranks[0]
+        table = ScheduleTable("forward", problem.rounds, (0,), (rows[rows[:, 1] == Pass.F],))
     script = script_of(parts, split=False)
     if problem.copies > 1:
         script = in_halves(parts, script)
-    return TaskProgram(made, (script,), len(topology.levels))
+    return TaskProgram(table, (script,), len(topology.levels))
 
 
 def _pipeline(plan: Plan, staged: Staged) -> TaskProgram:
@@ -125,5 +125,7 @@ def _pipeline(plan: Plan, staged: Staged) -> TaskProgram:
 
 
 def _ways(stage: Stage) -> dict[str, tuple[float, float]]:
-    """By tensor: the times of its way from the stage before and of its gradient's way back."""
-    return {own.tensor: (own.forward_ns, own.backward_ns) for own in stage.receives}
+    """By tensor: its transfer time from the previous stage and that of its gradient, ns."""
+    return {
+        transfer.tensor: (transfer.forward_ns, transfer.backward_ns) for transfer in stage.receives
+    }

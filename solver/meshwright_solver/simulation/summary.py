@@ -1,4 +1,4 @@
-"""What a simulated step showed, as a document."""
+"""The simulation document: times and memory of a simulated step, by rank."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ def simulate_documents(
     setup: Setup,
     calibration: Calibration | None = None,
 ) -> Simulation:
-    """Run a plan's step; raises PlanError where the plan does not fit the documents."""
+    """Simulate a plan's step. Raises PlanError where the plan does not fit the documents."""
     return simulation_of(step_of(plan, graph, topology, setup, calibration))
 
 
 def simulation_of(step: SimulatedStep) -> Simulation:
-    """The numbers of a step."""
+    """The simulation document of a step."""
     return Simulation(
         plan=step.plan.id,
         step_ns=step.ns,
@@ -53,10 +53,10 @@ def rank_step(step: SimulatedStep, rank: int) -> RankStep:
         rank=rank,
         stages=tuple(stages_on(program.schedule.rank_of, rank)),
         compute_ns=float(ns[here & (kind == Kind.COMPUTE)].sum()),
-        exposed_ns={name: float(waits[own]) for name, own in KINDS.items()},
+        exposed_ns={name: float(waits[traffic]) for name, traffic in KINDS.items()},
         bubble_ns=float(waits[Kind.COMPUTE]),
         communication_ns={
-            name: float(ns[here & (kind == own)].sum()) for name, own in KINDS.items()
+            name: float(ns[here & (kind == traffic)].sum()) for name, traffic in KINDS.items()
         },
         static_bytes=static,
         saved_bytes=round(float(curve.saved.max())),
@@ -68,18 +68,18 @@ def rank_step(step: SimulatedStep, rank: int) -> RankStep:
 
 
 def _exposures(step: SimulatedStep) -> tuple[Exposure, ...]:
-    found: dict[tuple[str, str, Kind], list[float]] = {}
+    totals: dict[tuple[str, str, Kind], list[float]] = {}
     ns, waited = step.run.ends - step.run.starts, step.waits.by_task
     for rank in step.program.made:
-        for own in rank:
-            tasks = step.program.section(own).tasks
-            lost = waited[own.first : own.first + len(tasks)]
+        for place in rank:
+            tasks = step.program.section(place).tasks
+            lost = waited[place.first : place.first + len(tasks)]
             for number in np.flatnonzero(lost).tolist():
                 task: StreamTask = tasks[number]
-                total = found.setdefault((task.name, task.what, task.kind), [0.0, 0.0])
+                total = totals.setdefault((task.name, task.what, task.kind), [0.0, 0.0])
                 total[0] += float(lost[number])
-                total[1] += float(ns[own.first + number])
-    worst = sorted(found.items(), key=lambda own: (-own[1][0], own[0]))[:SHOWN]
+                total[1] += float(ns[place.first + number])
+    worst = sorted(totals.items(), key=lambda item: (-item[1][0], item[0]))[:SHOWN]
     return tuple(
         Exposure(name=name, what=what, traffic=WAITED[kind], waited_ns=total[0], ns=total[1])
         for (name, what, kind), total in worst

@@ -1,7 +1,7 @@
-"""A step as flat arrays of tasks: every section as often as the schedule runs it.
+"""The task program of a step: flat arrays of tasks, every section once a scheduled run.
 
-Tasks are numbered rank by rank in the order in which they are issued. Gathered parameters take
-memory, so one is gathered only once those before it that are still wanted leave room for it.
+Tasks are numbered rank by rank in issue order. Gathered parameters take memory, so a gather waits
+until earlier ones that are still in use leave room for it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ON_LINKS = (Kind.ACTIVATION, Kind.PARAMETER, Kind.GRADIENT, Kind.HOST)
 
 
 class PlacedSection(NamedTuple):
-    """A section in its place: its tasks are numbered from `first` on."""
+    """One run of a section; its tasks are numbered from `first`."""
 
     stage: int
     part: SectionKind
@@ -36,7 +36,7 @@ class PlacedSection(NamedTuple):
 
 @dataclass(frozen=True)
 class TaskProgram:
-    """scripts: of the stages. levels: the most that the topology of a rank has."""
+    """The tasks of a step. scripts: by stage. levels: the maximum over the ranks' topologies."""
 
     schedule: ScheduleTable
     scripts: Sequence[Script]
@@ -44,25 +44,25 @@ class TaskProgram:
 
     @property
     def links(self) -> int:
-        """Streams of a rank beside compute: its levels, then its host's."""
+        """Number of a rank's streams beside compute: its topology levels, then its host's."""
         return self.levels + len(HostLink)
 
     @cached_property
     def made(self) -> tuple[tuple[PlacedSection, ...], ...]:
-        """What every rank does, in the order in which it is issued."""
-        count, found = 0, []
+        """The runs of sections of every rank, in issue order."""
+        count, ranks = 0, []
         for rank in range(self.schedule.ranks):
-            own = []
+            sections = []
             for stage, part, microbatch in self._order(rank):
                 section = self.scripts[stage].get(part)
                 if section is not None:
-                    own.append(PlacedSection(stage, part, microbatch, count))
+                    sections.append(PlacedSection(stage, part, microbatch, count))
                     count += len(section.tasks)
-            found.append(tuple(own))
-        return tuple(found)
+            ranks.append(tuple(sections))
+        return tuple(ranks)
 
-    def section(self, own: PlacedSection) -> Section:
-        return self.scripts[own.stage][own.part]
+    def section(self, place: PlacedSection) -> Section:
+        return self.scripts[place.stage][place.part]
 
     def _order(self, rank: int) -> Iterator[tuple[int, SectionKind, int]]:
         stages = stages_on(self.schedule.rank_of, rank)
@@ -78,7 +78,7 @@ class TaskProgram:
 
     @cached_property
     def kind(self) -> IntArray:
-        """Of every task."""
+        """The kind of every task."""
         return self._flat("kind")
 
     @cached_property
@@ -87,13 +87,13 @@ class TaskProgram:
 
     @cached_property
     def rank(self) -> IntArray:
-        """Of every task; transfers are those of the rank that sends."""
-        counts = [sum(len(self.section(own).tasks) for own in rank) for rank in self.made]
+        """The rank of every task; a transfer has the rank that sends."""
+        counts = [sum(len(self.section(place).tasks) for place in rank) for rank in self.made]
         return np.repeat(np.arange(len(counts)), counts)
 
     @cached_property
     def lines(self) -> Lines:
-        """Everything that decides when each task runs."""
+        """The input of the event loop."""
         source, target = self._edges()
         stream_of, lanes = self._streams()
         return Lines(self._ns, self._lane(), stream_of, lanes, source, target)
@@ -103,8 +103,8 @@ class TaskProgram:
         known: dict[IdentityKey, IntArray] = {}
         rows = []
         for rank in self.made:
-            for own in rank:
-                section = self.section(own)
+            for place in rank:
+                section = self.section(place)
                 key = key_of(section)
                 if key not in known:
                     known[key] = np.array([getattr(task, field) for task in section.tasks])
@@ -112,7 +112,8 @@ class TaskProgram:
         return np.concatenate([row for row in rows if len(row)])
 
     def _lane(self) -> IntArray:
-        """Per rank: compute, then every kind on every link; behind them the transfers'."""
+        """The lane of every task: per rank compute, then every kind on every link; transfers
+        come last."""
         per_rank = 1 + len(ON_LINKS) * self.links
         kind, link = self.kind, self._flat("link")
         link = np.where(kind == Kind.HOST, self.levels + link, link)
@@ -120,12 +121,12 @@ class TaskProgram:
         lane = self.rank * per_rank + np.where(kind == Kind.COMPUTE, 0, on_link)
         transfers = self.schedule.ranks * per_rank
         for rank in self.made:
-            for own in rank:
-                section = self.section(own)
+            for place in rank:
+                section = self.section(place)
                 if section.transfers:
-                    back = own.part is not SectionKind.F
-                    edge = own.stage - 1 if back else own.stage
-                    first = own.first + section.first_transfer
+                    back = place.part is not SectionKind.F
+                    edge = place.stage - 1 if back else place.stage
+                    first = place.first + section.first_transfer
                     lane[first : first + section.transfers] = transfers + 2 * edge + back
         return lane
 
@@ -133,9 +134,9 @@ class TaskProgram:
         """The stream of every lane, and the lanes of every stream, by precedence."""
         ranks, kinds = self.schedule.ranks, len(ON_LINKS)
         edges = 2 * (self.schedule.stages - 1)
-        own = np.concatenate([[0], np.repeat(1 + np.arange(self.links), kinds)])
+        stream_in_rank = np.concatenate([[0], np.repeat(1 + np.arange(self.links), kinds)])
         streams = 1 + self.links
-        of_ranks = (np.arange(ranks)[:, None] * streams + own[None, :]).ravel()
+        of_ranks = (np.arange(ranks)[:, None] * streams + stream_in_rank[None, :]).ravel()
         stream_of = np.concatenate([of_ranks, ranks * streams + np.arange(edges)])
         lanes = np.full((ranks * streams + edges, kinds), -1, dtype=np.int64)
         place = np.zeros(len(lanes), dtype=np.int64)
@@ -147,13 +148,15 @@ class TaskProgram:
     def _edges(self) -> tuple[IntArray, IntArray]:
         places: dict[tuple[int, SectionKind], list[tuple[int, int]]] = {}
         for rank in self.made:
-            for own in rank:
-                places.setdefault((own.stage, own.part), []).append((own.microbatch, own.first))
-        first = {key: self._by_microbatch(own) for key, own in places.items()}
+            for place in rank:
+                places.setdefault((place.stage, place.part), []).append(
+                    (place.microbatch, place.first)
+                )
+        first = {key: self._by_microbatch(runs) for key, runs in places.items()}
         sources, targets = [], []
-        for (stage, part), made in places.items():
+        for (stage, part), runs in places.items():
             needs = _Needs.of(self.scripts[stage][part])
-            microbatches, begins = np.array(made, dtype=np.int64).T.copy()
+            microbatches, begins = np.array(runs, dtype=np.int64).T.copy()
             if not part.is_pass:
                 microbatches[:] = self.schedule.microbatches - 1
             for other, steps in needs.kinds:
@@ -165,30 +168,34 @@ class TaskProgram:
                 sources.append((there[:, None] + number[None, :]).ravel())
                 targets.append((begins[:, None] + needs.target[which][None, :]).ravel())
         for rank in self.made:
-            source, target = self._room(rank)
+            source, target = self._prefetch_edges(rank)
             sources.append(source)
             targets.append(target)
         return np.concatenate(sources), np.concatenate(targets)
 
-    def _by_microbatch(self, own: list[tuple[int, int]]) -> IntArray:
-        """Where a section begins; of one that runs once a step, the same for all microbatches."""
-        found = np.full(self.schedule.microbatches, own[0][1], dtype=np.int64)
-        for microbatch, first in own if len(own) > 1 else ():
-            found[microbatch] = first
-        return found
+    def _by_microbatch(self, runs: list[tuple[int, int]]) -> IntArray:
+        """First task of a section by microbatch; the same for all where it runs once a step."""
+        first_of = np.full(self.schedule.microbatches, runs[0][1], dtype=np.int64)
+        for microbatch, first in runs if len(runs) > 1 else ():
+            first_of[microbatch] = first
+        return first_of
 
-    def _room(self, rank: Sequence[PlacedSection]) -> tuple[IntArray, IntArray]:
-        """Gathers wait for readers of earlier ones, so that what is gathered ahead stays within
-        PREFETCH_BYTES; one is always gathered during its forerunner's use."""
+    def _prefetch_edges(self, rank: Sequence[PlacedSection]) -> tuple[IntArray, IntArray]:
+        """Dependencies of gathers on readers of earlier gathers, source and target.
+
+        They keep prefetched parameters within PREFETCH_BYTES. A gather may always run while the one
+        before it is in use.
+        """
         rows = [
-            (own.first + gather.first, own.first + gather.reader, gather.bytes)
-            for own in rank
-            for gather in self.section(own).gathers
+            (place.first + gather.first, place.first + gather.reader, gather.bytes)
+            for place in rank
+            for gather in self.section(place).gathers
         ]
         if len(rows) < 3:
             return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64)
         first, reader, size = np.array(rows, dtype=np.int64).T.copy()
-        # nobody waits for what is still wanted when the next but one is issued (a tied embedding)
+        # a gather whose last reader comes after the next gather but one (a tied embedding) blocks
+        # no other
         stays = np.append(reader[:-2] >= first[2:], [True, True])
         reader = np.where(stays, first, reader)
         total = np.cumsum(size)
@@ -201,7 +208,7 @@ class TaskProgram:
 
 @dataclass(frozen=True, slots=True)
 class _Needs:
-    """What the tasks of a section need, one row a need."""
+    """The needs of a section's tasks, one row a need."""
 
     target: IntArray
     part: IntArray
@@ -212,8 +219,8 @@ class _Needs:
     def of(section: Section) -> _Needs:
         rows = [
             (target, need.part, need.number, need.steps)
-            for target, own in enumerate(section.needs)
-            for need in own
+            for target, needs in enumerate(section.needs)
+            for need in needs
         ]
         return _Needs(*np.array(rows, dtype=np.int64).reshape(-1, 4).T)
 

@@ -1,8 +1,8 @@
-"""What is done in a step, task by task: work on the compute stream, collectives on links.
+"""Tasks of a step: work on the compute stream, collectives on links.
 
-A *section* is what a stage does in one pass over one microbatch, or once a step; sections are
-written once and run as often as the schedule says. A task needs others of its own section, of
-another section over the same microbatch, or of a neighbouring stage's.
+A *section* holds the tasks of a stage in one pass over one microbatch, or once a step. Each section
+is written once and run as often as the schedule says. A task needs tasks of its own section, of
+another section over the same microbatch, or of a neighboring stage's section.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 
 class Kind(IntEnum):
-    """What a task is for. Of those that share a link, the lower number goes first."""
+    """The purpose of a task. On a shared link, lower numbers have precedence."""
 
     COMPUTE = 0
     ACTIVATION = 1
@@ -25,7 +25,7 @@ class Kind(IntEnum):
 
 
 class HostLink(IntEnum):
-    """Streams beside the levels of links: what goes to the host, is done there and comes back."""
+    """Streams of a host beside the levels of links: transfer to it, work on it, transfer back."""
 
     DOWN = 0
     WORK = 1
@@ -33,10 +33,10 @@ class HostLink(IntEnum):
 
 
 class SectionKind(IntEnum):
-    """The sections of a stage: passes over a microbatch, then what is done once a step.
+    """The sections of a stage: passes over a microbatch (F to W), then sections once a step.
 
-    B: the whole backward pass, where the schedule splits it I and W. SPREAD: updated parameters to
-    where they rest. REDUCE: gradients of the whole step. UPDATE: the optimizer.
+    B: the whole backward pass; a schedule that splits it has I and W instead. SPREAD: updated
+    parameters to their resting layouts. REDUCE: gradients of the whole step. UPDATE: the optimizer.
     """
 
     F = 0
@@ -53,7 +53,7 @@ class SectionKind(IntEnum):
 
 
 class Need(NamedTuple):
-    """Task `number` of a section, of the stage itself or of one `steps` further on."""
+    """A dependency on task `number` of a section, in the stage `steps` further on."""
 
     part: SectionKind
     number: int
@@ -62,8 +62,11 @@ class Need(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class StreamTask:
-    """name: of an op or a tensor. what: a collective, or a half of a pass. link: the position of
-    the slowest level that is crossed, or, of kind HOST, which of its streams."""
+    """A task of a stream.
+
+    name: of an op or a tensor. what: a collective, or a half of a pass. link: the position of the
+    slowest level that the task crosses; for kind HOST, the HostLink.
+    """
 
     name: str
     what: str
@@ -76,7 +79,7 @@ class StreamTask:
 
 @dataclass(slots=True)
 class Gather:
-    """A parameter that is gathered for its readers: its first task, and the last that reads it."""
+    """A gather of a parameter: its first task, and the last task that reads the parameter."""
 
     first: int
     reader: int
@@ -87,7 +90,7 @@ Held = Literal["saved", "working", "gathered"]
 
 
 class MemoryChange(NamedTuple):
-    """Bytes held from the begin of a task, or (negative) until its end; gathered: of parameters."""
+    """Bytes allocated at the start of a task, or (negative) freed at its end."""
 
     number: int
     bytes: int
@@ -96,10 +99,10 @@ class MemoryChange(NamedTuple):
 
 @dataclass(slots=True)
 class Section:
-    """Tasks in the order in which they are issued. gathers: at most one for each task.
+    """Tasks in issue order. gathers: at most one for each task.
 
-    buffers_bytes: of transfers between stages, all the time; of a stage's forward section. owners:
-    the op (by position) for whose sake each task is; owner: of those that come next.
+    buffers_bytes: static transfer buffers between stages; set in the forward section. owners: by
+    task, the position of its op; owner: that of the next tasks.
     """
 
     part: SectionKind
@@ -113,7 +116,7 @@ class Section:
 
     @property
     def transfers(self) -> int:
-        """How many of the tasks, the last ones, go to another stage."""
+        """Number of transfers to another stage; they are the last tasks."""
         return sum(task.kind is Kind.PIPELINE for task in self.tasks)
 
     @property
@@ -121,22 +124,22 @@ class Section:
         return len(self.tasks) - self.transfers
 
     def add(self, task: StreamTask, needs: Iterable[Need] = ()) -> Need:
-        """Issue a task; the need for it."""
+        """Issue a task and return the need for it."""
         self.tasks.append(task)
         self.needs.append(tuple(dict.fromkeys(needs)))
         self.owners.append(self.owner)
         return Need(self.part, len(self.tasks) - 1)
 
-    def send(self, name: str, what: str, ns: float, made: Iterable[Need]) -> None:
-        """Issue a transfer to another stage, of what is made: it goes when all work of the pass
-        before it is done, as Megatron-LM and torch.distributed.pipelining send."""
+    def send(self, name: str, what: str, ns: float, needs: Iterable[Need]) -> None:
+        """Issue a transfer to another stage after `needs` and the last compute task of the pass, as
+        Megatron-LM and torch.distributed.pipelining do."""
         last = [n for n, task in enumerate(self.tasks) if task.kind is Kind.COMPUTE][-1:]
         self.add(
-            StreamTask(name, what, Kind.PIPELINE, ns), (*made, *(Need(self.part, n) for n in last))
+            StreamTask(name, what, Kind.PIPELINE, ns), (*needs, *(Need(self.part, n) for n in last))
         )
 
     def chain(self, tasks: Sequence[StreamTask], needs: Sequence[Need]) -> tuple[Need, ...]:
-        """Tasks one after the other; what has to be done for the last to be. Nothing for none."""
+        """Issue tasks one after the other; return the need for the last, or `needs` for none."""
         done = tuple(needs)
         for task in tasks:
             done = (self.add(task, done),)

@@ -1,9 +1,9 @@
 """A step as a Chrome trace, which Perfetto opens.
 
-Of the Trace Event Format (Duffy and Sinclair, Google) it has complete events (`X`) with `ts` and
-`dur` in microseconds, metadata (`M`) that names processes and threads, and counters (`C`).
-One process a pipeline rank, of which one device is shown: all do the same. Its threads are the
-passes, the compute stream, one for every level of links and one for the transfers each way.
+The trace uses three kinds of the Trace Event Format (Duffy and Sinclair, Google): complete events
+(`X`) with `ts` and `dur` in microseconds, metadata (`M`) that names processes and threads, and
+counters (`C`). A process is one device of a pipeline rank; all devices of a rank do the same. Its
+threads are the passes, the compute stream, every level of links and the transfers each way.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def trace_documents(
 
 
 def trace_of(step: SimulatedStep, *, max_events: int = MAX_EVENTS) -> dict[str, Any]:
-    """The JSON object. Microbatches whose tasks do not fit are shown as passes alone."""
-    shown, left_out = _detailed(step, max_events)
+    """The trace as a JSON object. Microbatches beyond `max_events` tasks appear as passes alone."""
+    shown, left_out = _shown_microbatches(step, max_events)
     events: list[Event] = []
     for rank in range(step.program.schedule.ranks):
         events += _names(step, rank)
@@ -63,15 +63,17 @@ def trace_of(step: SimulatedStep, *, max_events: int = MAX_EVENTS) -> dict[str, 
     }
 
 
-def _detailed(step: SimulatedStep, most: int) -> tuple[frozenset[int], list[int]]:
-    """Microbatches that are shown task by task, and those that are not: the first and the last
-    come first, then the others in order."""
+def _shown_microbatches(step: SimulatedStep, most: int) -> tuple[frozenset[int], list[int]]:
+    """Microbatches with task events, and those without.
+
+    The first and the last microbatch take precedence, then the others in order.
+    """
     count = step.program.schedule.microbatches
     tasks = np.zeros(count, dtype=np.int64)
     for rank in step.program.made:
-        for own in rank:
-            if own.part.is_pass:
-                tasks[own.microbatch] += len(step.program.section(own).tasks)
+        for place in rank:
+            if place.part.is_pass:
+                tasks[place.microbatch] += len(step.program.section(place).tasks)
     order = list(dict.fromkeys([0, count - 1, *range(count)]))
     fits = np.cumsum(tasks[order]) <= most
     fits[0] = True
@@ -80,7 +82,7 @@ def _detailed(step: SimulatedStep, most: int) -> tuple[frozenset[int], list[int]
 
 
 def _names(step: SimulatedStep, rank: int) -> Iterator[Event]:
-    """Metadata: of the process, and of its threads in the order in which they are to stand."""
+    """Metadata of the process and of its threads, in display order."""
     stages = stages_on(step.program.schedule.rank_of, rank)
     first = step.plan.stages[stages[0]].ranks_from
     which = "stage" if len(stages) == 1 else "stages"
@@ -90,7 +92,7 @@ def _names(step: SimulatedStep, rank: int) -> Iterator[Event]:
     names = {PASSES: "passes", COMPUTE: "compute"}
     names |= {LINKS + k: f"link {name}" for k, name in enumerate(step.levels[rank])}
     hosts = LINKS + step.program.levels
-    names |= {hosts + own: f"host {own.name.lower()}" for own in HostLink}
+    names |= {hosts + link: f"host {link.name.lower()}" for link in HostLink}
     if step.program.schedule.stages > 1:
         for stage in stages:
             names |= {_transfer_thread(step, stage, back): text for back, text in (
@@ -110,56 +112,56 @@ def _transfer_thread(step: SimulatedStep, stage: int, back: bool) -> int:
 
 
 def _rank_events(step: SimulatedStep, rank: int, shown: frozenset[int]) -> Iterator[Event]:
-    for own in step.program.made[rank]:
-        tasks = step.program.section(own).tasks
-        works = own.first + np.flatnonzero([task.kind is Kind.COMPUTE for task in tasks])
-        if own.part.is_pass and len(works):
-            yield _pass(step, rank, own, works)
-        if not own.part.is_pass or own.microbatch in shown:
-            yield from _task_events(step, rank, own, tasks)
+    for place in step.program.made[rank]:
+        tasks = step.program.section(place).tasks
+        works = place.first + np.flatnonzero([task.kind is Kind.COMPUTE for task in tasks])
+        if place.part.is_pass and len(works):
+            yield _pass(step, rank, place, works)
+        if not place.part.is_pass or place.microbatch in shown:
+            yield from _task_events(step, rank, place, tasks)
 
 
-def _pass(step: SimulatedStep, rank: int, own: PlacedSection, works: IntArray) -> Event:
+def _pass(step: SimulatedStep, rank: int, place: PlacedSection, works: IntArray) -> Event:
     start, end = float(step.run.starts[works[0]]), float(step.run.ends[works[-1]])
-    name = f"{own.part.name}{own.microbatch}"
-    return _complete(rank, PASSES, name, "pass", start, end, {"stage": own.stage})
+    name = f"{place.part.name}{place.microbatch}"
+    return _complete_event(rank, PASSES, name, "pass", start, end, {"stage": place.stage})
 
 
 def _task_events(
-    step: SimulatedStep, rank: int, own: PlacedSection, tasks: list[StreamTask]
+    step: SimulatedStep, rank: int, place: PlacedSection, tasks: list[StreamTask]
 ) -> Iterator[Event]:
-    """Buckets of one collective that follow each other at once are one event."""
+    """Events of a section's tasks; contiguous buckets of one collective are one event."""
     run, waited = step.run, step.waits.by_task
     numbers = [number for number, task in enumerate(tasks) if task.ns > 0]
-    joined = groupby(numbers, _Runs(step, own, tasks))
+    joined = groupby(numbers, _Runs(step, place, tasks))
     for _, group in joined:
         of = list(group)
-        task, first, last = tasks[of[0]], own.first + of[0], own.first + of[-1]
-        args: dict[str, Any] = {"stage": own.stage, "microbatch": own.microbatch}
+        task, first, last = tasks[of[0]], place.first + of[0], place.first + of[-1]
+        args: dict[str, Any] = {"stage": place.stage, "microbatch": place.microbatch}
         if task.kind is not Kind.COMPUTE:
             args |= {"bytes": task.payload_bytes * len(of), "traffic": task.kind.name.lower()}
             args |= {"axes": " ".join(task.axes)} if task.axes else {}
             args["waited_us"] = round(float(waited[first : last + 1].sum()) / NS_PER_US, 3)
         thread = COMPUTE
         if task.kind is Kind.PIPELINE:
-            thread = _transfer_thread(step, own.stage, own.part is not SectionKind.F)
+            thread = _transfer_thread(step, place.stage, place.part is not SectionKind.F)
         elif task.kind is not Kind.COMPUTE:
             below = step.program.levels if task.kind is Kind.HOST else 0
             thread = LINKS + below + max(task.link, 0)
         name = task.name if task.what == "forward" else f"{task.name} {task.what}"
         start, end = float(run.starts[first]), float(run.ends[last])
-        yield _complete(rank, thread, name, task.kind.name.lower(), start, end, args)
+        yield _complete_event(rank, thread, name, task.kind.name.lower(), start, end, args)
 
 
 class _Runs:
-    """A number for every run of buckets of one collective, one after the other in time."""
+    """Numbers of runs: contiguous buckets of one collective have the same number."""
 
-    def __init__(self, step: SimulatedStep, own: PlacedSection, tasks: list[StreamTask]) -> None:
-        self._step, self._own, self._tasks = step, own, tasks
+    def __init__(self, step: SimulatedStep, place: PlacedSection, tasks: list[StreamTask]) -> None:
+        self._step, self._place, self._tasks = step, place, tasks
         self._run, self._last = 0, -1
 
     def __call__(self, number: int) -> int:
-        last, first = self._last, self._own.first
+        last, first = self._last, self._place.first
         run, tasks = self._step.run, self._tasks
         follows = (
             last == number - 1
@@ -172,7 +174,7 @@ class _Runs:
         return self._run
 
 
-def _complete(
+def _complete_event(
     rank: int, thread: int, name: str, category: str, start: float, end: float, args: dict[str, Any]
 ) -> Event:
     return {
@@ -182,14 +184,14 @@ def _complete(
         "pid": rank,
         "tid": thread,
         "ts": round(start) / NS_PER_US,
-        # from one rounded time to another, so that no event ends after the next has begun
+        # the difference of rounded times, so that no event ends after the next begins
         "dur": (round(end) - round(start)) / NS_PER_US,
         "args": args,
     }
 
 
 def _samples(step: SimulatedStep, rank: int, curve: Curve) -> Iterator[Event]:
-    """Of every stretch of time the moment with most memory."""
+    """Memory counters: the peak of every interval of the step, at most MAX_SAMPLES."""
     static, total = step.static_bytes(rank), curve.total
     stretch = np.minimum((curve.ns / (step.ns or 1.0) * MAX_SAMPLES).astype(int), MAX_SAMPLES - 1)
     order = np.lexsort((-total, stretch))

@@ -1,9 +1,9 @@
-"""What of an op's work is a product or attention: rows, columns, depth, groups, and their parts.
+"""GEMM shapes of products and attention: rows, columns, depth, groups, and their parts.
 
     product     x[groups rows depth], w[groups columns depth] -> y[groups rows columns]
     attention   q[groups rows depth], k[groups columns depth], v -> y[groups rows ..]
 
-Where only the second input has a part (grouped products), its rows are those of all groups.
+In grouped products only the second input has the groups; the rows are then those of all groups.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ Ways = Callable[[Parts], FloatArray]
 
 @dataclass(frozen=True, slots=True)
 class WorkShape:
-    """Whole sizes, and the parts that each is cut by."""
+    """The GEMM shape of an op. whole: its sizes; groups to depth: the parts that make up each.
+
+    rows_are_of_all: `rows` counts the rows of all groups.
+    """
 
     whole: tuple[float, float, float, float]
     groups: Parts
@@ -32,10 +35,10 @@ class WorkShape:
     rows_are_of_all: bool
 
     def local(self, ways: Ways, load: FloatArray | float) -> Shape:
-        """Of every strategy, (strategies,). load: tokens of the busiest device over the mean."""
+        """The local shape, (strategies,). load: tokens of the busiest device over the mean."""
         parts = (self.groups, self.rows, self.columns, self.depth)
         groups, rows, columns, depth = (
-            size / ways(own) for size, own in zip(self.whole, parts, strict=True)
+            size / ways(dim_parts) for size, dim_parts in zip(self.whole, parts, strict=True)
         )
         if self.rows_are_of_all:
             rows = rows / groups
@@ -43,7 +46,7 @@ class WorkShape:
 
 
 def work_shape(op: OpInfo) -> WorkShape | None:
-    """None for what is neither, as its FLOPs tell of products."""
+    """The GEMM shape of an op; None for other ops, and for products whose FLOPs do not match."""
     if op.known is None or op.known.op_class not in ("matmul", "attention") or len(op.inputs) < 2:
         return None
     left, right = (frozenset(port.slot_of) for port in op.inputs[:2])
@@ -52,9 +55,9 @@ def work_shape(op: OpInfo) -> WorkShape | None:
     if op.known.op_class == "attention":
         return _shape(op, both, rows, right - left - out, depth)
     columns, others = (right & out) - left, right - left - out
-    own = _shape(op, both or others, rows, columns, depth, rows_are_of_all=bool(others))
-    counted = prod(own.whole[1:]) * (1.0 if others else own.whole[0])
-    return own if op.flops == 2 * counted and not (both and others) else None
+    shape = _shape(op, both or others, rows, columns, depth, rows_are_of_all=bool(others))
+    counted = prod(shape.whole[1:]) * (1.0 if others else shape.whole[0])
+    return shape if op.flops == 2 * counted and not (both and others) else None
 
 
 def _shape(

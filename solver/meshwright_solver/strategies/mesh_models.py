@@ -1,4 +1,4 @@
-"""Models: what depends on problem and mesh, each object shared by all of equal content."""
+"""Models of a problem on a mesh; equal models are one object."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ A = TypeVar("A")
 
 @dataclass(slots=True)
 class Models:
-    """Everything that depends on problem and mesh, shared by content.
+    """Models of ops and parameters on one mesh; equal models are one object.
 
-    followers: position of op -> its input before which nothing is moved
-    (`meshwright_solver.lowering.elementwise_following`). at_rest: what is asked of parameters.
-    deadline: when whoever lowers them, or looks for strategies in them, raises OutOfTime.
+    followers: position of op -> its input without a redistribution
+    (`meshwright_solver.lowering.elementwise_following`). at_rest: allowed states of parameters.
+    deadline: lowering and searches over these models raise OutOfTime after it.
     """
 
     problem: Problem
@@ -66,16 +66,16 @@ class Models:
 
     @staticmethod
     def of_stage(problem: Problem, stage: Stage) -> Models:
-        """Those with which a plan's stage was made. Raises PlanError where it does not fit."""
+        """Models of a plan's stage. Raises PlanError where the stage does not fit the problem."""
         problem = problem.of_stage(stage)
         return Models(problem, find_values(problem), stage.mesh)
 
     def shared(self, key: Hashable, make: Callable[[], A]) -> A:
-        """The one object of this content."""
-        found: A | None = self._shared.get(key)
-        if found is None:
-            found = self._shared[key] = make()
-        return found
+        """The cached object of a key; `make` creates it on the first call."""
+        instance: A | None = self._shared.get(key)
+        if instance is None:
+            instance = self._shared[key] = make()
+        return instance
 
     def redistributions(self, space: StateSpace) -> Redistributions:
         return self.shared(
@@ -84,7 +84,7 @@ class Models:
         )
 
     def forget_parameters(self) -> None:
-        """What is asked of them is no longer the same."""
+        """Drop the cached parameter models, after a change of `at_rest`."""
         self._parameter_of.clear()
         for key in [
             key for key in self._shared if isinstance(key, tuple) and key[0] == "parameter"
@@ -92,10 +92,10 @@ class Models:
             del self._shared[key]
 
     def parameter(self, value: ProblemValue) -> ParameterModel:
-        found = self._parameter_of.get(value.root)
-        if found is None:
-            found = self._parameter_of[value.root] = self._parameter(value)
-        return found
+        model = self._parameter_of.get(value.root)
+        if model is None:
+            model = self._parameter_of[value.root] = self._parameter(value)
+        return model
 
     def _parameter(self, value: ProblemValue) -> ParameterModel:
         space = self.ops.space(value.root)
@@ -131,7 +131,7 @@ class Models:
         return known is not None and port in known.sparse_inputs
 
     def _rows(self, value: ProblemValue) -> TableRows | None:
-        """None where anything but one lookup reads a parameter."""
+        """The rows of an embedding table; None unless one lookup alone reads the parameter."""
         if not self._is_table(value):
             return None
         position, port = value.readers[0]
@@ -146,31 +146,32 @@ class Models:
         return TableRows(elements, of_rows, reader.name in self.at_rest.sparse)
 
     def look(self, value: ProblemValue) -> Hashable:
-        """What values have in common that have the same states, and the same layouts in them."""
+        """A key that values share if they have the same states, with the same layouts."""
         return self.ops.sketches.tensor_look(value.root), self.key_of(self.ops.space(value.root))
 
     def compute_ns(self, model: OpModel, choices: IntArray) -> FloatArray:
-        """Time of an op's own work in one microbatch, forward, backward and again."""
+        """Compute time of an op in one microbatch: forward, backward and recomputation, ns."""
         return model.compute_ns(choices, self.problem.topology.device, self._calibration(model))
 
     def passes_ns(
         self, model: OpModel, choices: IntArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Time of an op's own work in the forward pass, once, and in both halves of the other."""
+        """Compute times of an op, ns: forward, input gradients and weight gradients."""
         return model.passes_ns(choices, self.problem.topology.device, self._calibration(model))
 
     def _calibration(self, model: OpModel) -> Calibration:
-        """With what ops like this one take to start in the problem's stack."""
+        """The calibration with the launch overhead of the op's class in the problem's stack."""
         calibration = self.problem.calibration
-        own = launch_ns(calibration, self.problem.setup.execution, model.op_class)
-        if own == calibration.launch_ns:
+        op_launch_ns = launch_ns(calibration, self.problem.setup.execution, model.op_class)
+        if op_launch_ns == calibration.launch_ns:
             return calibration
         return self.shared(
-            ("launch", own), lambda: calibration.model_copy(update={"launch_ns": own})
+            ("launch", op_launch_ns),
+            lambda: calibration.model_copy(update={"launch_ns": op_launch_ns}),
         )
 
     def op_cost_ns(self, model: OpModel, choices: IntArray) -> FloatArray:
-        """What strategies of an op cost in one step, without redistribution."""
+        """Time of an op in one step by strategy, without redistributions."""
         exposed = self.problem.calibration.exposed.activation
         return self.problem.microbatches * (
             self.compute_ns(model, choices)

@@ -1,4 +1,4 @@
-"""Parameters in hosts' memory: what lies there, what it costs, what it takes.
+"""Offload of parameters to host memory: places of their states, and the times of each place.
 
     place       on the host                device     per step, of a device's part
     DEVICE      -                          all        -
@@ -8,19 +8,19 @@
                                                       microbatch; touched rows are updated
     ROWS        -                          all        -; its gradient is sparse
                                                       (`meshwright_solver.strategies.sparse_gradients`)
-    DEALT       -                          all        -; optimizer state on one device of a group
+    DEALT       -                          all        -; optimizer state whole on an owner
                                                       (`meshwright_solver.strategies.parameter_owners`)
-    DEALT_TOO   -                          all        -; the gradient too
+    DEALT_TOO   -                          all        -; gradient and optimizer state on an owner
 
-Each device's part lies in its share of its host, so that layouts mean what they mean on devices.
+Each device's part lies in its share of its host, so that layouts are the same as on devices.
 
     update there     (2 * state bytes + 2 * master copy + gradient + value) / host memory bandwidth;
-                     of a table the same of the rows that were looked up, at most of all
-    accumulation     gradients after the first (of rows: all) are read, added and written there
-    lookup           the rows read there; of a table that no device needs otherwise than it lies
+                     of a table, the rows that were looked up, at most all rows
+    accumulation     the host reads, adds and writes gradients after the first (of rows: all)
+    lookup           the host reads the rows; every reader needs the table in its resting layout
 
-Updates and lookups count in full. What goes up is hidden like gathers of parameters, what goes down
-and is summed there like reductions of gradients (`Calibration.exposed`).
+Updates and lookups count in full. Transfers up are exposed like parameter gathers; transfers down
+and sums on the host are exposed like gradient reductions (`Calibration.exposed`).
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ ON_HOST: tuple[tuple[Resting, ...], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class HostTimes:
-    """ns of one step: of lookups and updates on the host, and of the ways up and down."""
+    """Host times of one step, ns. work: lookups and updates; up, down: transfers from and to it."""
 
     work: FloatArray
     up: FloatArray
     down: FloatArray
 
     def exposed(self, share: Exposed) -> FloatArray:
-        """What computation on the device does not hide."""
+        """Exposed time of work and transfers, ns."""
         return self.work + self.link_exposed(share)
 
     def link_exposed(self, share: Exposed) -> FloatArray:
@@ -65,7 +65,7 @@ class HostTimes:
 
 @dataclass(frozen=True, slots=True)
 class ElementBytes:
-    """Of one element of a parameter; optimizer: states and master copy."""
+    """Bytes of one element of a parameter. optimizer: states and master copy."""
 
     value: int
     gradient: int
@@ -73,7 +73,7 @@ class ElementBytes:
 
     @property
     def updated(self) -> int:
-        """What an update reads and writes."""
+        """Bytes that an update reads and writes."""
         return 2 * self.optimizer + self.gradient + self.value
 
 
@@ -85,14 +85,17 @@ def update_times(
     microbatches: int,
     bucket_bytes: int,
 ) -> HostTimes:
-    """Of parameters with so many elements on a device, in the places OPTIMIZER and GRADIENT."""
+    """Host times of updates of offloaded parameters; zero outside of OPTIMIZER and GRADIENT.
+
+    elements: of a parameter on a device.
+    """
     updates = (place == OPTIMIZER) | (place == GRADIENT)
     times = np.where(place == GRADIENT, microbatches, 1)
     added = rates.memory_ns(elements * 2 * size.gradient) * (times - 1)
     work = rates.memory_ns(elements * size.updated)
     down = rates.link_ns(elements * size.gradient, bucket_bytes) * times + added
     up = rates.link_ns(elements * size.value, bucket_bytes)
-    return HostTimes(*(np.where(updates, own, 0.0) for own in (work, up, down)))
+    return HostTimes(*(np.where(updates, ns, 0.0) for ns in (work, up, down)))
 
 
 def lookup_times(
@@ -105,16 +108,17 @@ def lookup_times(
     bucket_bytes: int,
     trained: bool,
 ) -> HostTimes:
-    """Of tables; looked_up: elements of the rows that one microbatch asks a device for.
+    """Host times of lookups in offloaded tables.
 
-    elements: of the table on a device. Both have the shape of the result.
+    elements: of the table on a device. looked_up: elements of the rows that one microbatch looks up
+    on a device. Both have the shape of the result.
     """
     rows = looked_up * size.value
     up = rates.link_ns(rows, bucket_bytes) * microbatches
     work = rates.memory_ns(rows) * microbatches
     if not trained:
         return HostTimes(work, up, np.zeros(np.shape(up)))
-    # gradients of rows come in the dtype of the rows and are summed in the gradient's
+    # row gradients arrive in the value's dtype and are summed in the gradient's
     added = rates.memory_ns(2 * looked_up * size.gradient)
     touched = np.minimum(elements, looked_up * microbatches)
     work = work + rates.memory_ns(touched * size.updated)

@@ -1,22 +1,27 @@
-"""What ops move by themselves: the collectives inside an op, for all of its strategies at once.
+"""Own steps: the collectives inside an op, for all of its strategies at once.
 
-    what         when an axis lies on                       forward          backward
-    statistics   a part that is reduced and used again      all_reduce       all_reduce
-    candidates   the same, of an op that picks the best     all_gather       all_gather
-    halo         a part whose neighbours overlap            send             send
+    what         an axis lies on                            forward          backward
+    statistics   a reused part                              all_reduce       all_reduce
+    candidates   a reused part, of an op like top-k         all_gather       all_gather
+    halo         a part with a halo                         send             send
     ring         a part with followers, of dense inputs     p - 1 sends      p - 1 sends
-    indices      a part with followers that indices look    all_to_all       -
-    rows         up, of sparse inputs                       all_to_all       all_to_all
-    receive      anything, of what another stage made       send             -
-    return       anything, of what goes to another stage    -                send
+    indices      a part with followers, of sparse inputs    all_to_all       -
+    rows         a part with followers, of sparse inputs    all_to_all       all_to_all
+    receive      any part of a tensor from another stage    send             -
+    return       any part of a tensor for another stage     -                send
 
-over a group of p devices. Round a ring go, forward, the local blocks of the inputs that have the
-followers and not their leader; backward those that are needed again, with their gradients: the
-gradient of a block starts where the block comes first and is home after p - 1 sends, when what its
-owner made is added. Indices go to where their rows lie, and the rows come back; backward the rows'
-gradients go the same way. Rows are taken to be asked for evenly. Candidates are the best of every
-part with their places; backward they are compared again. Every device gets its part of what another
-stage made, and of the gradient of what it sends there, over the link between stages.
+over a group of p devices.
+
+Ring: forward, the local blocks of inputs that have the followers and not their leader circulate.
+Backward, the saved blocks circulate with their gradients. The gradient of a block returns to its
+owner after p - 1 sends, and the owner adds its own contribution.
+
+Lookups: indices travel to the devices with their rows and the rows travel back; backward, the
+gradients of the rows return in the same way. Rows are assumed to be looked up evenly.
+
+Candidates are the best elements of every part with their places; the backward pass compares them
+again. Between stages every device receives its part of a tensor, or of a gradient, over the link
+between the stages.
 """
 
 from __future__ import annotations
@@ -38,19 +43,18 @@ from meshwright_solver.strategies.op_model import OpModel
 What = Literal["statistics", "candidates", "halo", "ring", "indices", "rows", "receive", "return"]
 Kind = Literal["all_reduce", "all_gather", "send", "all_to_all"]
 
-STATISTICS = 2  # per point: mean and variance, or maximum and sum
+STATISTICS = 2  # per reduction: mean and variance, or maximum and sum
 STATISTICS_BYTES = 4  # float32 in every framework
 PLACE_BYTES = 8  # int64, as PyTorch and MindSpore count places
 
 
 @dataclass(frozen=True, slots=True)
 class OwnMove:
-    """One collective of an op, in the strategies in which it does it.
+    """An own step of an op, in all strategies that have it.
 
-    kind, times: so many collectives of this kind one after the other, over the group of `axes`.
-    again: a forward move that the backward pass repeats.
-    rows: which strategies. payload_bytes: of each of the collectives, and ns: of all of them, both
-    one for every such strategy.
+    kind, times: the collective over the group of `axes`, and its number of repetitions. rows: the
+    strategies that have it, (strategies,). payload_bytes, ns: by such strategy, of one repetition
+    and of all. again: recomputation repeats it in the backward pass.
     """
 
     what: What
@@ -65,7 +69,7 @@ class OwnMove:
 
 
 def own_moves(model: OpModel, choices: IntArray, interconnect: Interconnect) -> Iterator[OwnMove]:
-    """Everything that an op moves by itself in one microbatch, by strategy."""
+    """Own steps of an op in one microbatch, for the strategies `choices`."""
     moves = _Moves(model, choices, interconnect)
     yield from moves.between_stages()
     if not model.inputs:
@@ -76,7 +80,7 @@ def own_moves(model: OpModel, choices: IntArray, interconnect: Interconnect) -> 
 
 
 def own_moves_ns(model: OpModel, choices: IntArray, interconnect: Interconnect) -> FloatArray:
-    """Time of what an op moves by itself, forward, backward and again, in each strategy."""
+    """Time of an op's own steps by strategy, ns: forward, backward and recomputation."""
     total = np.zeros(len(choices))
     for move in own_moves(model, choices, interconnect):
         total[move.rows] += 2 * move.ns if move.again else move.ns
@@ -94,15 +98,19 @@ class _Moves:
         if not any(model.reused):
             return
         for axes, rows in axis_groups(model.lies_on(model.reused, self.choices)):
-            elsewhere = model.ways_of(self.choices[rows], [not own for own in model.reused])
+            elsewhere = model.ways_of(
+                self.choices[rows], [not is_reused for is_reused in model.reused]
+            )
             points = self._statistic_points / elsewhere * model.load_of(self.choices[rows])
-            what, kind, payload = self._reduced(
+            what, kind, payload = self._statistics_payload(
                 points, math.prod(model.axis_sizes[a] for a in axes)
             )
             for backward in self._passes:
                 yield self._move(what, kind, axes, backward, 1, rows, payload)
 
-    def _reduced(self, points: FloatArray, members: int) -> tuple[What, Kind, FloatArray]:
+    def _statistics_payload(
+        self, points: FloatArray, members: int
+    ) -> tuple[What, Kind, FloatArray]:
         model = self.model
         if not model.candidates:
             return "statistics", "all_reduce", STATISTICS * STATISTICS_BYTES * points
@@ -110,7 +118,10 @@ class _Moves:
         return "candidates", "all_gather", members * model.candidates * element_bytes * points
 
     def between_stages(self) -> Iterator[OwnMove]:
-        """A value that is made of nothing and is not free comes from another stage."""
+        """Transfers of a stage's received and sent values.
+
+        An op without inputs whose result is not free is a receive.
+        """
         link = self.interconnect.between_stages
         for port in self.model.outputs:
             received = not self.model.inputs
@@ -134,9 +145,9 @@ class _Moves:
                 rows = on[:, a]
                 if not rows.any():
                     continue
-                own = self.choices[rows]
-                local = first.bytes / model.ways(own, first)
-                extent = model.sizes[part] / model.ways_of(own, flags)
+                choices = self.choices[rows]
+                local = first.bytes / model.ways(choices, first)
+                extent = model.sizes[part] / model.ways_of(choices, flags)
                 payload = local * np.minimum(1.0, elements / extent)
                 for backward in self._passes:
                     yield self._move("halo", "send", (a,), backward, 1, rows, payload)
@@ -146,27 +157,27 @@ class _Moves:
         for looked_up in (False, True):
             codes = [
                 code
-                for code, own in enumerate(model.parts_of_code)
-                if len(own) > 1 and self._is_looked_up(own[1:]) == looked_up
+                for code, parts in enumerate(model.parts_of_code)
+                if len(parts) > 1 and self._is_looked_up(parts[1:]) == looked_up
             ]
             for axes, rows in axis_groups(np.isin(self.choices, codes)) if codes else ():
-                own = self.choices[rows]
+                choices = self.choices[rows]
                 moves = self._exchange if looked_up else self._ring
-                yield from moves(axes, rows, own)
+                yield from moves(axes, rows, choices)
 
     def _ring(
-        self, axes: tuple[int, ...], rows: NDArray[np.bool_], own: IntArray
+        self, axes: tuple[int, ...], rows: NDArray[np.bool_], choices: IntArray
     ) -> Iterator[OwnMove]:
         model = self.model
         sends = math.prod(model.axis_sizes[a] for a in axes) - 1
-        passing = model.leader_of_code[own]
+        passing = model.leader_of_code[choices]
         for backward in self._passes:
-            payload = np.zeros(len(own))
+            payload = np.zeros(len(choices))
             for port in model.inputs:
                 if port.space is None:
                     continue
-                # blocks go round of what is cut finer than it would be if nothing followed
-                cut = model.ways(own, port)
+                # a port circulates if followers cut it finer than its leader alone would
+                cut = model.ways(choices, port)
                 copies = port.saved + port.has_gradient if backward else 1
                 travels = cut != model.ways(passing, port)
                 payload += np.where(travels, copies * port.bytes / cut, 0.0)
@@ -174,17 +185,17 @@ class _Moves:
                 yield self._move("ring", "send", axes, backward, sends, rows, payload)
 
     def _exchange(
-        self, axes: tuple[int, ...], rows: NDArray[np.bool_], own: IntArray
+        self, axes: tuple[int, ...], rows: NDArray[np.bool_], choices: IntArray
     ) -> Iterator[OwnMove]:
         model = self.model
-        indices = np.zeros(len(own))
+        indices = np.zeros(len(choices))
         for k, port in enumerate(model.inputs):
             if k not in model.sparse_inputs:
-                indices += port.bytes / model.ways(own, port)
-        made = model.outputs[0].bytes / model.ways(own, model.outputs[0])
+                indices += port.bytes / model.ways(choices, port)
+        row_bytes = model.outputs[0].bytes / model.ways(choices, model.outputs[0])
         yield self._move("indices", "all_to_all", axes, False, 1, rows, indices)
         for backward in self._passes:
-            yield self._move("rows", "all_to_all", axes, backward, 1, rows, made)
+            yield self._move("rows", "all_to_all", axes, backward, 1, rows, row_bytes)
 
     def _is_looked_up(self, followers: tuple[int, ...]) -> bool:
         sparse = [self.model.inputs[k] for k in self.model.sparse_inputs]
@@ -215,7 +226,7 @@ class _Moves:
 
     @property
     def _statistic_points(self) -> float:
-        """How many reductions the op makes: elements of its first input over the reused parts."""
-        own = {part for part, _ in self.model.inputs[0].slot_of}
+        """Number of reductions of the op: elements of its first input over the reused parts."""
+        parts = {part for part, _ in self.model.inputs[0].slot_of}
         sizes, reused = self.model.sizes, self.model.reused
-        return math.prod(float(sizes[part]) for part in own if not reused[part])
+        return math.prod(float(sizes[part]) for part in parts if not reused[part])

@@ -1,6 +1,6 @@
 """Op models of a problem on one mesh.
 
-Models of equal content are one object, which is what lets the search solve repeated blocks once.
+Equal models are one object, so that the search solves repeated blocks once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from meshwright_solver.strategies.op_templates import OpSketches
 
 @dataclass(slots=True)
 class OpModels:
-    """Op models of a problem on one mesh, one object for all ops of equal content."""
+    """Op models of a problem on one mesh; ops of equal content share one object."""
 
     problem: Problem
     values: Values
@@ -41,13 +41,13 @@ class OpModels:
         if known is not None:
             return known
         if self.problem.uneven.is_any:
-            found = self._space(root)
+            space = self._space(root)
         else:
             look = self.sketches.tensor_look(root)
             alike = self._by_tensor_look.get(look)
-            found = self._by_tensor_look[look] = alike or self._space(root)
-        self._by_root[root] = found
-        return found
+            space = self._by_tensor_look[look] = alike or self._space(root)
+        self._by_root[root] = space
+        return space
 
     def _space(self, root: str) -> StateSpace:
         value = self.values.value_of[root]
@@ -56,39 +56,39 @@ class OpModels:
         spans = self._spans([(value.root, slot) for slot in value.slots], sizes)
         counts: tuple[int, ...] = ()
         if info.chunks:
-            own = [info.chunks.get(slot, ()) for slot in value.slots]
-            pairs = zip(own, spans or sizes, strict=True)
+            chunks = [info.chunks.get(slot, ()) for slot in value.slots]
+            pairs = zip(chunks, spans or sizes, strict=True)
             spans = tuple(
                 len(lengths) * max(lengths) if lengths else span for lengths, span in pairs
             )
-            counts = tuple(len(lengths) for lengths in own)
+            counts = tuple(len(lengths) for lengths in chunks)
         load = self.problem.loads.of_slots(value.root, value.slots)
-        made = StateSpace(
+        space = StateSpace(
             tuple(sizes), self.axis_sizes, info.bytes, info.has_gradient, spans, counts, load
         )
-        return self._spaces.setdefault(made, made)
+        return self._spaces.setdefault(space, space)
 
     def _spans(self, keys: Sequence[Key], sizes: Sequence[int]) -> tuple[int, ...]:
-        """The spans of slots or parts, their sizes where they have none; () where none has."""
+        """Spans of slots or parts, their sizes for those without one; () if none has one."""
         if not self.problem.uneven.is_any:
             return ()
-        own = [self.problem.uneven.span(key, self.axis_sizes) for key in keys]
-        if all(span is None for span in own):
+        spans = [self.problem.uneven.span(key, self.axis_sizes) for key in keys]
+        if all(span is None for span in spans):
             return ()
-        return tuple(span or size for span, size in zip(own, sizes, strict=True))
+        return tuple(span or size for span, size in zip(spans, sizes, strict=True))
 
     def model(self, position: int) -> OpModel:
         """The model of the op at this position of the problem."""
-        found = self._by_position.get(position)
-        if found is None:
+        model = self._by_position.get(position)
+        if model is None:
             if self.problem.uneven.is_any:
-                found = self._model(position)
+                model = self._model(position)
             else:
                 look = (self.sketches.look(position), self._cut(position))
                 alike = self._by_look.get(look)
-                found = self._by_look[look] = alike or self._model(position)
-            self._by_position[position] = found
-        return found
+                model = self._by_look[look] = alike or self._model(position)
+            self._by_position[position] = model
+        return model
 
     def _model(self, position: int) -> OpModel:
         sketch = self.sketches.sketch(position)
@@ -101,14 +101,14 @@ class OpModels:
         return known
 
     def _port_spaces(self, position: int) -> Iterator[StateSpace | None]:
-        """Of the inputs and then of the outputs; None where the value is free."""
+        """State spaces of the inputs, then of the outputs; None where the value is free."""
         op = self.problem.ops[position]
         for port in (*op.inputs, *op.outputs):
             value = self.values.value_of[port.tensor]
             yield None if value.is_free else self.space(value.root)
 
     def _cut(self, position: int) -> Hashable:
-        """What else tells the models of one sketch apart."""
+        """A subclass's further key of a model, beside its sketch, spaces and spans."""
         del position
         return None
 

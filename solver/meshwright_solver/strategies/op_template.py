@@ -1,4 +1,4 @@
-"""What is known of an op's strategies before there is a mesh."""
+"""Op sketches: the content of an op model that does not depend on a mesh."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from meshwright_solver.strategies.gemm_shape import WorkShape
 
 @dataclass(frozen=True, kw_only=True)
 class PortSketch:
-    """One input or output. slot_of: part -> position among the value's shardable slots. sent: an
-    output that goes to the next pipeline stage and whose gradient comes back. has_load: its experts
-    are asked for unevenly."""
+    """One input or output of an op.
+
+    slot_of: part -> position among the value's shardable slots. sent: an output for the next
+    pipeline stage, which sends back its gradient. has_load: it has experts with uneven loads.
+    """
 
     is_free: bool
     slot_of: tuple[tuple[int, int], ...]
@@ -28,10 +30,12 @@ class PortSketch:
 
 @dataclass(frozen=True, kw_only=True)
 class OpSketch:
-    """What no mesh changes. followers: a part, and the parts that may follow it. is_remade: its
-    forward pass is done again in the backward pass. zigzag: rows of causal masks are loaded in the
-    order that makes their parts as much work. load: of the busiest device, where parts are
-    experts. shape: of products and attention, where the calibration tells shapes apart."""
+    """The content of an op model that does not depend on a mesh.
+
+    followers: (part, parts that may follow it). is_remade: the backward pass recomputes the op.
+    zigzag: sequences of causal attention are loaded in zigzag order. load: of the busiest device,
+    where a part is of experts. shape: the GEMM shape, where the calibration has curves.
+    """
 
     op_class: OpClass
     dtype: str

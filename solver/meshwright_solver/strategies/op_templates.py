@@ -1,7 +1,6 @@
 """The sketches of a problem's ops, one object for ops of equal content.
 
-Repeated layers are the same few sketches over and over, so that a mesh costs as much as its
-different ops.
+Repeated layers share a few sketches, so that the cost of a mesh grows with its distinct ops.
 """
 
 from __future__ import annotations
@@ -31,35 +30,35 @@ class OpSketches:
     _by_look: dict[int, OpSketch] = field(default_factory=dict)
 
     def sketch(self, position: int) -> OpSketch:
-        """One object for all ops of equal content."""
+        """The sketch of an op; ops of equal content share one object."""
         look = self.look(position)
-        found = self._by_look.get(look)
-        if found is None:
-            made = self._make(position)
-            found = self._by_look[look] = self._known.setdefault(made, made)
-        return found
+        sketch = self._by_look.get(look)
+        if sketch is None:
+            new_sketch = self._make(position)
+            sketch = self._by_look[look] = self._known.setdefault(new_sketch, new_sketch)
+        return sketch
 
     def look(self, position: int) -> int:
-        """A number that ops have in common where all is equal that their models are made of.
+        """The look of an op: a number that ops share if their models have equal content.
 
-        But for sizes that axes need not divide: these go by tensor and op.
+        Spans of uneven sizes are not part of it: they depend on the tensor and the op.
         """
-        found = self._looks.get(position)
-        if found is None:
+        number = self._looks.get(position)
+        if number is None:
             op, values = self.problem.ops[position], self.values
             tensors = [self.tensor_look(port.tensor) for port in (*op.inputs, *op.outputs)]
             remade = op.name in self.problem.remade.again
             key = (values.looks[position], values.saved_inputs[position], remade, *tensors)
-            found = self._looks[position] = self._numbers.setdefault(key, len(self._numbers))
-        return found
+            number = self._looks[position] = self._numbers.setdefault(key, len(self._numbers))
+        return number
 
     def tensor_look(self, name: str) -> int:
-        """The same of a tensor, as its value lies; and all that its layouts are made of."""
-        found = self._tensor_looks.get(name)
-        if found is None:
+        """The look of a tensor: a number that tensors share if their layouts have equal content."""
+        number = self._tensor_looks.get(name)
+        if number is None:
             value, tensors = self.values.value_of[name], self.problem.tensors
             info = tensors[name]
-            # tensors of equal shape and slots share the tuple of them
+            # tensors of equal shape and slots share one tuple
             key: tuple[object, ...] = (
                 self._key_of(info.slots),
                 info.tensor.dtype,
@@ -76,13 +75,13 @@ class OpSketches:
             if value.root != name:
                 key += (self.tensor_look(value.root), tuple(value.slot_of[name].items()))
             key = ("tensor", *key)
-            found = self._tensor_looks[name] = self._numbers.setdefault(key, len(self._numbers))
-        return found
+            number = self._tensor_looks[name] = self._numbers.setdefault(key, len(self._numbers))
+        return number
 
     def _make(self, position: int) -> OpSketch:
         op = self.problem.ops[position]
         rule = op.known.rule if op.known is not None else None
-        # constants are made whole on every device: they are small and then free to slice
+        # every device computes constants whole: they are small, and slicing them is then free
         makes_constants = all(self.values.value_of[port.tensor].is_free for port in op.outputs)
         allowed = frozenset() if makes_constants else self.values.shardable[position]
         dense = op.known is not None and op.known.op_class == "memory"
@@ -147,18 +146,22 @@ class OpSketches:
 def _followers(
     op: OpInfo, allowed: frozenset[int], inputs: Sequence[PortSketch]
 ) -> tuple[tuple[int, tuple[int, ...]], ...]:
-    """Parts that other parts may follow, where an input that is not free then travels.
+    """Parts with their followers, for which an input that is not free has to circulate.
 
-    Factors of equally many parts follow part by part, others major part by major part.
+    Factors of equally many parts follow part by part; otherwise the major part follows the major.
     """
     if op.known is None:
         return ()
-    found: dict[int, tuple[int, ...]] = {}
+    followers: dict[int, tuple[int, ...]] = {}
     for factor, leaders in op.known.rule.parsed.may_follow.items():
-        own = [j for j, part in enumerate(op.parts) if part.factor == factor]
+        follower_parts = [j for j, part in enumerate(op.parts) if part.factor == factor]
         for leader in leaders:
-            led = [j for j, part in enumerate(op.parts) if part.factor == leader]
-            pairs = zip(led, own, strict=True) if len(led) == len(own) else [(led[0], own[0])]
+            leader_parts = [j for j, part in enumerate(op.parts) if part.factor == leader]
+            pairs = (
+                zip(leader_parts, follower_parts, strict=True)
+                if len(leader_parts) == len(follower_parts)
+                else [(leader_parts[0], follower_parts[0])]
+            )
             for first, second in pairs:
                 travels = any(
                     not port.is_free
@@ -168,5 +171,5 @@ def _followers(
                 )
                 is_free_to = op.parts[first].shardable and op.parts[second].may_follow
                 if travels and is_free_to and {first, second} <= allowed:
-                    found[first] = (*found.get(first, ()), second)
-    return tuple(sorted(found.items()))
+                    followers[first] = (*followers.get(first, ()), second)
+    return tuple(sorted(followers.items()))

@@ -1,8 +1,8 @@
-"""What a request allows of parameters at rest: `OptimizerParallel` as a choice among states.
+"""Optimizer sharding: the parameter states that a request's `OptimizerParallel` allows.
 
-A state of a parameter and the state in which its reader needs it say, axis by axis, what lies finer
-at rest than it is read. An axis that the reader's own layout has is never in question (tensor
-parallelism). On the others a level allows
+The state of a parameter and the state that its reader needs show, axis by axis, where the parameter
+is sharded finer at rest than as read. Axes of the reader's layout (tensor parallelism) are always
+allowed. On other axes a level allows
 
     level   value   gradient   optimizer     codes
     0       whole   whole      whole         n
@@ -11,9 +11,9 @@ parallelism). On the others a level allows
     3       shard   sharded    sharded       n or a slot
     None    all of them
 
-and of what it allows only the finest states: sharded over as many devices as there are, as the
-parameter divides by, or as `shard_size` says. So a level is what it is called, and n stands only
-where no more can be cut. Codes are those of `meshwright_solver.strategies.parameter_model`.
+A level allows only the finest of its states: sharded over as many devices as the mesh, the sizes of
+the parameter and `shard_size` permit. Code n thus remains only where no further cut is possible.
+Codes are those of `meshwright_solver.strategies.parameter_states`.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ KIB = 1024
 
 @dataclass(frozen=True, slots=True)
 class OptimizerSharding:
-    """What parameters may be at rest. optimizer_parallel: None leaves it to the search.
+    """Allowed states of parameters at rest. optimizer_parallel: None leaves them to the search.
 
-    over: of every axis of the mesh, whether they may be sharded over it; () for all.
-    finest_on_host: on hosts they are sharded as finely as they can be, for want of room there.
-    sparse: lookups of tables whose gradients may be sparse.
+    over: by mesh axis, whether parameters may be sharded over it; () for all. finest_on_host: on
+    hosts, parameters are sharded as finely as possible, to save host memory. sparse: lookups whose
+    tables may have sparse gradients.
     """
 
     optimizer_parallel: OptimizerParallel | None = None
@@ -53,13 +53,13 @@ class OptimizerSharding:
         return self.offload in ("embeddings", "auto")
 
     def may_shard(self, size_bytes: int, least_bytes: int) -> bool:
-        """Whether a parameter is large enough; least_bytes: where the request says nothing."""
+        """Whether a parameter is large enough; least_bytes: the minimum without a request."""
         wish = self.optimizer_parallel
         return size_bytes >= least_bytes if wish is None else size_bytes > wish.threshold_kb * KIB
 
     @property
     def deals(self) -> bool:
-        """Whether optimizer state may lie whole on one device of a group, the gradient not."""
+        """Whether an owner may hold the optimizer state whole, without the gradient."""
         wish = self.optimizer_parallel
         if wish is None or not wish.whole_parameters:
             return False
@@ -67,7 +67,7 @@ class OptimizerSharding:
 
     @property
     def deals_gradients(self) -> bool:
-        """Whether the gradient may lie there with it."""
+        """Whether an owner may hold the optimizer state and the gradient."""
         wish = self.optimizer_parallel
         if wish is None or not wish.whole_parameters:
             return False
@@ -83,14 +83,14 @@ class OptimizerSharding:
         *,
         slots: int,
         size_bytes: int,
-        kept: int = 1,
+        sharded_ways: int = 1,
         dealt: BoolArray | None = None,
     ) -> BoolArray:
-        """(states, needed): which of the pairs the request does not allow.
+        """(states, needed): whether the request forbids a pair.
 
-        dealt: (states, axes), over which parameters are dealt out: sharded too. slots: of the
-        parameter, with size_bytes. kept: over so many devices it is sharded already
-        (`meshwright_solver.stage.heuristics.local_models`).
+        slots, size_bytes: of the parameter. dealt: (states, axes), the axes over which owners hold
+        parameters whole; they count as sharded. sharded_ways: number of devices that already shard
+        the parameter (`meshwright_solver.stage.heuristics.local_models`).
         """
         wish = self.optimizer_parallel
         if wish is None:
@@ -99,14 +99,14 @@ class OptimizerSharding:
         is_finer = states != slots if dealt is None else (states != slots) | dealt
         finer = is_finer[:, None, :] & (needed[None, :, :] >= slots) & (sizes > 1)
         ways = np.where(finer, sizes, 1.0).prod(axis=2)
-        most = np.inf if wish.shard_size is None else max(1.0, wish.shard_size / kept)
+        most = np.inf if wish.shard_size is None else max(1.0, wish.shard_size / sharded_ways)
         if not self.may_shard(size_bytes, 0):
             most = 1.0
         known = self._codes(slots)
         may = known[states][:, None, :] & np.array(self.over or True)
         allowed = (ways <= most) & (~finer | may).all(axis=2)
         if wish.level is not None:
-            # a state that cuts what its reader needs otherwise is none of its states
+            # on axes that the reader shards, the state has to have the reader's layout
             meets = (needed[None, :, :] >= slots) | (states[:, None, :] == needed[None, :, :])
             allowed &= meets.all(axis=2)
             finest = np.where(allowed, ways, 0.0).max(axis=0)
@@ -115,7 +115,7 @@ class OptimizerSharding:
         return forbidden
 
     def _codes(self, slots: int) -> BoolArray:
-        """By code: whether what lies finer at rest may have it."""
+        """By code: whether an axis that is finer at rest than as read may have it."""
         wish = self.optimizer_parallel
         assert wish is not None
         shards = wish.gradient_accumulation_shard

@@ -1,19 +1,18 @@
-"""What parameters at rest cost: gathers, reductions of their gradients, the optimizer.
+"""Parameter models: times of parameter gathers, gradient reductions and optimizer updates.
 
     per microbatch   value at rest -> as the reader needs it, forward, and again backward
                      gradient as the reader leaves it -> accumulated
     per step         accumulated gradient -> optimizer layout;  optimizer layout -> value at rest
     optimizer time   (2 * state bytes + 2 * master copy + gradient + value) / memory bandwidth
 
-What rows of tables cost their lookup says: on hosts (`lookup_times`), and of sparse gradients
-(`row_gradients`).
+The lookup of a table counts the times of its rows: on hosts (`lookup_times`), and of sparse
+gradients (`row_gradients`).
 
-Gradients of axes on which nothing is sharded are accumulated as partial sums and reduced once.
+On axes where nothing is sharded, gradients are accumulated as partial sums and reduced once a step.
 
-Frameworks send parameters and gradients in buckets (`meshwright_solver.strategies.fusion`): one
-pays its share of a collective's latency, and the bandwidth of all its bytes. The value of a
-parameter of less than OPTIMIZER_SHARD_BYTES is in none by itself: it stays whole unless its reader
-wants a part of it.
+Frameworks send parameters and gradients in buckets (`meshwright_solver.strategies.fusion`). A
+tensor pays its share of a collective's latency and the bandwidth of all its bytes. A value of less
+than OPTIMIZER_SHARD_BYTES is in no bucket: it rests whole unless its reader needs a part of it.
 """
 
 from __future__ import annotations
@@ -54,9 +53,9 @@ RootedKind = Literal["reduce", "broadcast"]
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class ParameterModel(ParameterStates):
-    """The states of a parameter and what they cost; one for all parameters of equal content.
+    """Times of a parameter's states; parameters of equal content share one model.
 
-    gradients: how many parameters the whole graph trains. copies: microbatches that take turns, of
+    gradients: number of trained parameters of the whole graph. copies: interleaved microbatches in
     each of `microbatches`.
     """
 
@@ -85,7 +84,7 @@ class ParameterModel(ParameterStates):
         return Redistributions(space, self.axis_levels, fused, order_is_free=True)
 
     def update_ns(self, states: IntArray) -> FloatArray:
-        """The optimizer's own time on the device in one step, but for rows of tables."""
+        """Optimizer time on the device in one step, without rows of tables, ns."""
         if not self.trained:
             return np.zeros(len(states))
         here = np.isin(self.place(states), (DEVICE, DEALT, DEALT_TOO))
@@ -96,9 +95,9 @@ class ParameterModel(ParameterStates):
         return elements * self.element_bytes.updated / rate * NS_PER_S
 
     def row_gradients(self, needed: IntArray, looked_up: FloatArray) -> RowGradients:
-        """Of lookups that need the table in these states, where its gradient is sparse.
+        """Sparse gradients of lookups that need the table in the states `needed`.
 
-        looked_up: elements of the rows that one microbatch asks a device for.
+        looked_up: elements of the rows that one microbatch looks up on a device.
         """
         assert self.rows is not None
         sizes, slots = np.array(self.space.axis_sizes, dtype=np.float64), self.space.slots
@@ -115,12 +114,12 @@ class ParameterModel(ParameterStates):
         )
 
     def row_update_ns(self, states: IntArray, rows: RowGradients) -> FloatArray:
-        """(states, lookups): the optimizer's time on the device, of rows alone."""
+        """(states, lookups): optimizer time of the rows of a sparse gradient on the device, ns."""
         touched = np.minimum(self.updated_elements(states)[:, None], rows.elements[None, :])
         return np.where(self.is_sparse(states)[:, None], self._update_ns(touched), 0.0)
 
     def host_times(self, states: IntArray) -> HostTimes:
-        """What hosts do in one step, but for rows of tables."""
+        """Host times of one step, without rows of tables."""
         if self.host is None or not self.trained:
             nothing = np.zeros(len(states))
             return HostTimes(nothing, nothing, nothing)
@@ -134,16 +133,16 @@ class ParameterModel(ParameterStates):
         )
 
     def lookup_times(self, states: IntArray, looked_up: FloatArray) -> HostTimes:
-        """(states, lookups): what hosts do in one step where the table lies there.
+        """(states, lookups): host times of one step where the table is offloaded.
 
-        looked_up: elements of the rows that one microbatch asks a device for.
+        looked_up: elements of the rows that one microbatch looks up on a device.
         """
         elements = self.updated_elements(states)[:, None]
         is_there = (self.place(states) == TABLE)[:, None]
         if self.host is None:
             nothing = np.zeros((len(states), len(looked_up)))
             return HostTimes(nothing, nothing, nothing)
-        found = lookup_times(
+        times = lookup_times(
             self.host,
             self.element_bytes,
             elements,
@@ -152,53 +151,55 @@ class ParameterModel(ParameterStates):
             bucket_bytes=BUCKET_BYTES,
             trained=self.trained,
         )
-        parts = (found.work, found.up, found.down)
-        return HostTimes(*(np.where(is_there, own, 0.0) for own in parts))
+        parts = (times.work, times.up, times.down)
+        return HostTimes(*(np.where(is_there, ns, 0.0) for ns in parts))
 
     def spread_ns(self, states: IntArray) -> FloatArray:
-        """Per step: the updated parameter from the optimizer's layout to the value's."""
+        """Time per step from the optimizer's layout to the value's, of the updated parameter."""
         if not self.trained:
             return np.zeros(len(states))
         moves, lies = self.value_moves, self.optimizer(states)
-        found = moves.forward_ns(moves.space.index(lies), moves.space.index(self.value(states)))
+        ns = moves.forward_ns(moves.space.index(lies), moves.space.index(self.value(states)))
         dealt = self.dealt_axes(states)
-        return found + self._rooted_ns(moves, dealt, lies) if dealt.any() else found
+        return ns + self._rooted_ns(moves, dealt, lies) if dealt.any() else ns
 
     def spread_path(self, state: IntArray) -> Path:
-        """The same of one state, as steps."""
+        """The steps of `spread_ns` for one state."""
         moves, lies = self.value_moves, self.optimizer(state)
         path = _path(moves, lies, self.value(state))
         dealt = self.dealt_axes(state)
-        return (self._rooted(moves, "broadcast", dealt, lies), *path) if dealt.any() else path
+        return (self._rooted_step(moves, "broadcast", dealt, lies), *path) if dealt.any() else path
 
     def reduction_paths(self, state: IntArray, needed: IntArray) -> tuple[Path, Path]:
-        """A gradient in every microbatch and once a step, of one state and one reader."""
-        moves, kept = self.gradient_moves, self.accumulated(state, needed)
-        final = self._reduced(state, kept)[0]
-        often = _path(moves, self.left_gradient(needed), kept[0])
-        once = _path(moves, kept[0], final)
+        """Steps of a gradient in every microbatch, and once a step, of one state and one reader."""
+        moves, accumulated = self.gradient_moves, self.accumulated(state, needed)
+        final = self._collective_result(state, accumulated)[0]
+        often = _path(moves, self.left_gradient(needed), accumulated[0])
+        once = _path(moves, accumulated[0], final)
         summed = self.dealt_axes(state) & (final == self.space.slots + 1)
         if not summed.any():
             return often, once
-        reduced = self._rooted(moves, "reduce", summed, self.optimizer(state))
+        reduced = self._rooted_step(moves, "reduce", summed, self.optimizer(state))
         if self.deals_gradient(state)[0]:
             return (*often, reduced), once
         return often, (*once, reduced)
 
     def is_reduced_often(self, state: IntArray, needed: IntArray) -> bool:
-        """Whether a gradient is in every microbatch, before it is accumulated."""
+        """Whether every microbatch reduces the gradient before accumulation."""
         return bool(self.reduction_paths(state, needed)[0])
 
-    def _reduced(self, states: IntArray, kept: IntArray) -> IntArray:
-        """(states, needed, axes): where collectives leave a gradient; what is still partial then is
-        added up on one device."""
-        dealt = self.dealt_axes(states)[:, None, :] & (kept == self.space.slots + 1)
-        return np.where(dealt, kept, self.optimizer(states)[:, None, :])
+    def _collective_result(self, states: IntArray, accumulated: IntArray) -> IntArray:
+        """(states, needed, axes): a gradient's layout after its collectives.
 
-    def _rooted(
+        Axes that are still partial are reduced to the owner.
+        """
+        dealt = self.dealt_axes(states)[:, None, :] & (accumulated == self.space.slots + 1)
+        return np.where(dealt, accumulated, self.optimizer(states)[:, None, :])
+
+    def _rooted_step(
         self, moves: Redistributions, kind: RootedKind, axes: NDArray[np.bool_], lies: IntArray
     ) -> LayoutStep:
-        """A parameter to its owner, or from there; lies: as it does along the other axes."""
+        """Reduction to the owner, or broadcast from it; lies: the layout on the other axes."""
         summed = np.where(axes, self.space.slots + 1, lies)[0].tolist()
         without = tuple([0] * len(summed))
         before = Placed(tuple(summed), without)
@@ -210,33 +211,33 @@ class ParameterModel(ParameterStates):
     def _rooted_ns(
         self, moves: Redistributions, axes: NDArray[np.bool_], lies: IntArray
     ) -> FloatArray:
-        """A broadcast over some axes, row by row; a reduction to one device is its mirror image."""
-        payload, found = moves.space.local_bytes(lies), np.zeros(len(axes))
-        for own, among in axis_groups(axes):
+        """(states,): time of a broadcast over `axes`; a reduction to one device takes the same."""
+        payload, ns = moves.space.local_bytes(lies), np.zeros(len(axes))
+        for group, among in axis_groups(axes):
             extents = moves.interconnect.extents_of(
-                (self.axis_levels[a], self.space.axis_sizes[a]) for a in own
+                (self.axis_levels[a], self.space.axis_sizes[a]) for a in group
             )
             cost = collective_cost("broadcast", extents, moves.interconnect)
-            found[among] = cost.ns(payload[among])
-        return found
+            ns[among] = cost.ns(payload[among])
+        return ns
 
     def read_value(self, needed: IntArray) -> IntArray:
-        """The value's layout in a state that a reader needs: V is replicated."""
+        """The value's layout for the state that a reader needs: V becomes R."""
         return np.minimum(needed, self.space.slots)
 
     def left_gradient(self, needed: IntArray) -> IntArray:
-        """The gradient's layout as the reader leaves it: V is partial."""
+        """The gradient's layout as the reader produces it: V becomes P."""
         n = self.space.slots
         return np.where(needed == n + 2, n + 1, needed)
 
     def accumulated(self, states: IntArray, needed: IntArray) -> IntArray:
         """(states, needed, axes): the layout in which gradients of microbatches are summed."""
-        kept = self.gradient(states)[:, None, :]
-        left = self.left_gradient(needed)[None, :, :]
-        return np.where(kept < self.space.slots, kept, left)
+        gradient = self.gradient(states)[:, None, :]
+        reader_gradient = self.left_gradient(needed)[None, :, :]
+        return np.where(gradient < self.space.slots, gradient, reader_gradient)
 
     def gather_ns(self, states: IntArray, needed: IntArray) -> FloatArray:
-        """(states, needed): the value to its reader, once; inf where it rests less fine."""
+        """(states, needed): time of one gather for a reader; inf where the value rests coarser."""
         moves = self.value_moves
         rows = moves.space.index(self.value(states))
         columns = moves.space.index(self.read_value(needed))
@@ -245,11 +246,11 @@ class ParameterModel(ParameterStates):
         return np.where(coarser, np.inf, moves.forward_ns(rows[:, None], columns[None, :]))
 
     def order(self, state: IntArray, needed: IntArray) -> tuple[int, ...]:
-        """Ranks of the axes on a slot: the reader's first, the value's, the gradient's, the rest.
+        """Ranks of the axes on a slot: the reader's, the value's, the gradient's, then the rest.
 
-        Every gather takes, and every reduction gives, the last axes of its slots: neighbours. Of
-        equal axes those come first on which the reader leaves equal gradients: these are sliced
-        before the others are reduced.
+        Gathers and reductions thus use the last axes of a slot, whose chunks are adjacent. Of equal
+        axes, those with replicated gradients come first: they are sliced before the others are
+        reduced.
         """
         n = self.space.slots
         chain = (needed, self.value(state), self.gradient(state))
@@ -260,20 +261,19 @@ class ParameterModel(ParameterStates):
         )
 
     def reduce_ns(self, states: IntArray, needed: IntArray) -> tuple[FloatArray, FloatArray]:
-        """(states, needed): gradient to its accumulator, then per step to the optimizer; sparse
-        ones go other ways."""
+        """(states, needed): reduction times per microbatch and per step; 0 for sparse gradients."""
         shape = (len(states), len(needed))
         if not self.trained:
             return np.zeros(shape), np.zeros(shape)
         moves = self.gradient_moves
-        kept = self.accumulated(states, needed)
-        at = moves.space.index(kept.reshape(-1, kept.shape[-1])).reshape(shape)
-        left = np.broadcast_to(moves.space.index(self.left_gradient(needed))[None, :], shape)
-        ends = self._reduced(states, kept)
+        accumulated = self.accumulated(states, needed)
+        at = moves.space.index(accumulated.reshape(-1, accumulated.shape[-1])).reshape(shape)
+        source = np.broadcast_to(moves.space.index(self.left_gradient(needed))[None, :], shape)
+        ends = self._collective_result(states, accumulated)
         final = moves.space.index(ends.reshape(-1, ends.shape[-1])).reshape(shape)
         illegal = at < 0
         at = np.where(illegal, 0, at)
-        per_microbatch = np.where(illegal, np.inf, moves.forward_ns(left, at))
+        per_microbatch = np.where(illegal, np.inf, moves.forward_ns(source, at))
         per_step = np.where(illegal, np.inf, moves.forward_ns(at, final))
         summed = self.dealt_axes(states)[:, None, :] & (ends == self.space.slots + 1)
         if summed.any():
@@ -290,9 +290,9 @@ class ParameterModel(ParameterStates):
         return per_microbatch, per_step
 
     def read_ns(self, states: IntArray, needed: IntArray, gathers: int) -> FloatArray:
-        """(states, needed): exposed time per step of serving one reader.
+        """(states, needed): exposed time per step of the gathers and reductions of one reader.
 
-        gathers: how often the value is gathered in one microbatch (again for the backward pass).
+        gathers: number of gathers in one microbatch, those of the backward pass included.
         """
         exposed = self.calibration.exposed
         count = self.microbatches
@@ -301,35 +301,34 @@ class ParameterModel(ParameterStates):
         total = gather + (per_microbatch * count + per_step) * exposed.gradient
         return np.where(self.forbidden(states, needed), np.inf, total)
 
-    def moves_more(
+    def moves_over_limit(
         self, states: IntArray, needed: IntArray, limit_bytes: float
     ) -> NDArray[np.bool_]:
-        """(states, needed): whether the value is gathered to more than so many bytes on a device,
-        or a gradient of more is reduced in every microbatch."""
-        read, left = self.read_value(needed), self.left_gradient(needed)
+        """(states, needed): whether a gathered value, or a gradient that every microbatch reduces,
+        has more than `limit_bytes` on a device."""
+        read, reader_gradient = self.read_value(needed), self.left_gradient(needed)
         gathered = (self.value(states)[:, None] != read).any(axis=2)
-        found: NDArray[np.bool_] = gathered & (self.space.local_bytes(read) > limit_bytes)
+        exceeds: NDArray[np.bool_] = gathered & (self.space.local_bytes(read) > limit_bytes)
         if not self.trained:
-            return found
-        reduced = (self.accumulated(states, needed) != left).any(axis=2)
+            return exceeds
+        reduced = (self.accumulated(states, needed) != reader_gradient).any(axis=2)
         reduced |= self.deals_gradient(states)[:, None]
-        found |= reduced & (self.gradient_moves.space.local_bytes(left) > limit_bytes)
-        return found
+        exceeds |= reduced & (self.gradient_moves.space.local_bytes(reader_gradient) > limit_bytes)
+        return exceeds
 
     def forbidden(self, states: IntArray, needed: IntArray) -> NDArray[np.bool_]:
-        """(states, needed): what the request does not allow, what cannot lie on hosts, and where
-        no gradient can be sparse."""
-        asked_out = self.asked_out(states, needed)
-        return asked_out | self.not_on_host(states, needed) | self.not_in_rows(states, needed)
+        """(states, needed): whether the request, the host or a sparse gradient forbids a pair."""
+        request_forbids = self.request_forbids(states, needed)
+        return request_forbids | self.not_on_host(states, needed) | self.not_in_rows(states, needed)
 
     def not_in_rows(self, states: IntArray, needed: IntArray) -> NDArray[np.bool_]:
-        """A table with a sparse gradient lies as its reader needs the value."""
+        """(states, needed): whether a sparse table is in another layout than its reader needs."""
         lies_so = (self.plain(states)[:, None, :] == self.read_value(needed)[None]).all(axis=2)
         bad: NDArray[np.bool_] = self.is_sparse(states)[:, None] & ~lies_so
         return bad
 
-    def asked_out(self, states: IntArray, needed: IntArray) -> NDArray[np.bool_]:
-        """What the request does not allow."""
+    def request_forbids(self, states: IntArray, needed: IntArray) -> NDArray[np.bool_]:
+        """(states, needed): whether the request forbids a pair."""
         return self.at_rest.forbidden(
             self.plain(states),
             needed,
@@ -340,7 +339,11 @@ class ParameterModel(ParameterStates):
         )
 
     def not_on_host(self, states: IntArray, needed: IntArray) -> NDArray[np.bool_]:
-        """A gradient on a host is whole there; a table lies as its reader needs it."""
+        """(states, needed): whether a host cannot hold the state.
+
+        A gradient on a host has to be complete before accumulation; a table has to be in its
+        reader's layout.
+        """
         place, plain = self.place(states)[:, None], self.plain(states)[:, None, :]
         lies_so = ((plain == needed[None]) & (plain <= self.space.slots)).all(axis=2)
         bad: NDArray[np.bool_] = (place == TABLE) & ~lies_so
@@ -348,23 +351,23 @@ class ParameterModel(ParameterStates):
             _, per_step = self.reduce_ns(states, needed)
             bad |= (place == GRADIENT) & (per_step > 0)
         if self.at_rest.finest_on_host:
-            bad |= self._not_finest(states, needed, bad)
+            bad |= self._is_coarser_on_host(states, needed, bad)
         return bad
 
-    def _not_finest(
+    def _is_coarser_on_host(
         self, states: IntArray, needed: IntArray, bad: NDArray[np.bool_]
     ) -> NDArray[np.bool_]:
-        """What takes more of a host than another state that keeps the same there."""
+        """(states, needed): whether another state with the same place needs less host memory."""
         place, held = self.place(states), self.host_bytes(states)
         legal = np.isfinite(self.gather_ns(states, needed)) & ~bad
-        found = np.zeros(bad.shape, dtype=np.bool_)
-        for own in (OPTIMIZER, GRADIENT, TABLE):
-            here = np.where(legal & (place == own)[:, None], held[:, None], np.inf)
-            found |= (place == own)[:, None] & (held[:, None] > here.min(axis=0))
-        return found
+        coarser = np.zeros(bad.shape, dtype=np.bool_)
+        for host_place in (OPTIMIZER, GRADIENT, TABLE):
+            here = np.where(legal & (place == host_place)[:, None], held[:, None], np.inf)
+            coarser |= (place == host_place)[:, None] & (held[:, None] > here.min(axis=0))
+        return coarser
 
     def rest_ns(self, states: IntArray) -> FloatArray:
-        """Exposed time per step that no reader decides: the update and spreading its result."""
+        """(states,): exposed time per step of the update and the spread of its result."""
         exposed = self.calibration.exposed
         total = self.update_ns(states) + self.spread_ns(states) * exposed.parameter
         if not self.is_any_hosted(states):

@@ -1,15 +1,15 @@
-"""Parameters dealt out whole: where no dim divides, one device of a group has the optimizer state.
+"""Parameter owners: where no dim divides, one device of a group holds the optimizer state whole.
 
-    state       the value as ever; the optimizer's, as fine as it can be cut, and perhaps the
-                gradient's lie on one of the devices along the axes that cut nothing more
-    reduction   once a step, or where the gradient lies there too in every microbatch, the gradients
-                of all of them are added up on that one
-    update      there; then its result is broadcast
-    memory      the mean over the group, in a search; what the fullest device has, in a plan
+    state       the value as usual; optimizer state, cut as finely as possible, and perhaps the
+                gradient lie on one owner along the axes without a further cut
+    reduction   gradients are reduced to the owner, once a step; in every microbatch if the owner
+                holds the gradient too
+    update      on the owner, which then broadcasts the result
+    memory      the mean over the group in a search; that of the fullest device in a plan
 
-Dealt are the largest first, each to the devices that hold least so far (longest processing time
-first): the fullest holds at most 4/3 of what the best dealing leaves it. Which device of equal ones
-it is goes by the order of the parameters, so that the loads follow from sizes and groups alone.
+Owners are assigned by longest processing time first: the largest parameter first, each to the
+device that holds least. The fullest device holds at most 4/3 of the optimum. Ties follow the order
+of parameters and of coordinates, so that loads depend on sizes and groups alone.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ Group = tuple[int, ...]  # axes, by position
 
 
 class Dealt(NamedTuple):
-    """A parameter's state of so many bytes, on one device of each group over axes of a mesh.
+    """A parameter state that one owner of each group over `axes` of a mesh holds whole.
 
-    has_gradient: with its gradient.
+    has_gradient: the owner holds the gradient too.
     """
 
     axes: Group
@@ -37,15 +37,17 @@ class Dealt(NamedTuple):
 
 
 class Dealing(NamedTuple):
-    """owners: of each, its coordinates on the axes of its group. extra_bytes: what the fullest
-    device holds beyond the mean."""
+    """An assignment of owners. owners: by parameter, coordinates on the axes of its group.
+
+    extra_bytes: bytes of the fullest device above the mean.
+    """
 
     owners: tuple[tuple[int, ...], ...]
     extra_bytes: int
 
 
 def deal(items: Sequence[Dealt]) -> Dealing:
-    """Each item to a device of its groups; all are on one mesh."""
+    """Assign each item to a device of its groups; all items are on one mesh."""
     if not items:
         return Dealing((), 0)
     axis_sizes = items[0].axis_sizes
@@ -57,46 +59,50 @@ def deal(items: Sequence[Dealt]) -> Dealing:
         others = tuple(a for a in range(len(axis_sizes)) if a not in axes)
         fullest = held.max(axis=others) if others else held
         at = np.unravel_index(int(fullest.argmin()), fullest.shape)
-        owners[place] = tuple(int(own) for own in at)
+        owners[place] = tuple(int(coordinate) for coordinate in at)
         index: list[slice | int] = [slice(None)] * len(axis_sizes)
-        for axis, own in zip(axes, owners[place], strict=True):
-            index[axis] = own
+        for axis, coordinate in zip(axes, owners[place], strict=True):
+            index[axis] = coordinate
         held[tuple(index)] += size
         mean += size / fullest.size
     return Dealing(tuple(owners), round(int(held.max()) - mean))
 
 
 def extra_bytes(items: Iterable[tuple[Dealt, int]]) -> int:
-    """Of items that there are so many of."""
-    return deal([own for own, count in items for _ in range(count)]).extra_bytes
+    """`Dealing.extra_bytes` of items with their counts."""
+    return deal([item for item, count in items for _ in range(count)]).extra_bytes
 
 
 def stage_extra_bytes(stage: Stage) -> int:
-    """What the fullest device of a stage holds beyond the mean of what is dealt out."""
-    return deal(list(_dealt(stage).values())).extra_bytes
+    """Bytes of the fullest device of a stage above the mean, of states with owners."""
+    return deal(list(_dealt_states(stage).values())).extra_bytes
 
 
 def with_owners(stage: Stage) -> Stage:
-    """A stage whose parameters say which device of a group keeps what is dealt out."""
-    dealt = _dealt(stage)
+    """The stage with the owners of its parameters."""
+    dealt = _dealt_states(stage)
     if not dealt:
         return stage
     owners = dict(zip(dealt, deal(list(dealt.values())).owners, strict=True))
 
-    def owned(own: ParameterPlan) -> ParameterPlan:
-        if not own.owner:
-            return own
-        found: Mapping[Axis, int] = dict(zip(own.owner, owners[own.tensor], strict=True))
-        return own.like(owner=found)
+    def with_owner(parameter: ParameterPlan) -> ParameterPlan:
+        if not parameter.owner:
+            return parameter
+        owner: Mapping[Axis, int] = dict(
+            zip(parameter.owner, owners[parameter.tensor], strict=True)
+        )
+        return parameter.like(owner=owner)
 
-    return stage.like(parameters=tuple(map(owned, stage.parameters)))
+    return stage.like(parameters=tuple(map(with_owner, stage.parameters)))
 
 
-def _dealt(stage: Stage) -> dict[str, Dealt]:
+def _dealt_states(stage: Stage) -> dict[str, Dealt]:
     mesh = stage.mesh
     names, sizes = list(mesh.names), tuple(axis.size for axis in mesh.axes)
     return {
-        own.tensor: Dealt(tuple(names.index(axis) for axis in own.owner), own.dealt_bytes, sizes)
-        for own in stage.parameters
-        if own.owner
+        parameter.tensor: Dealt(
+            tuple(names.index(axis) for axis in parameter.owner), parameter.dealt_bytes, sizes
+        )
+        for parameter in stage.parameters
+        if parameter.owner
     }

@@ -1,15 +1,15 @@
-"""Sparse gradients of lookup tables: ids and rows of what was looked up, instead of a whole table.
+"""Sparse gradients of lookup tables: the looked-up rows and their ids, instead of a whole table.
 
-    made        by a microbatch on a device: an id and a row for each of its lookups, equal ids
-                apart; those of a step stand one behind the other
-    reduction   once a step, all-gathers of ids and of rows over the axes on which the reader leaves
-                a partial gradient; nothing over axes that cut the table
-    held        what is then there: of all microbatches, of all devices that were gathered from
-    update      (2 * optimizer state + gradient + value) of the rows held, at most of all there are
+    produced    by a microbatch on a device: an id and a row for each lookup, equal ids not merged;
+                those of a step are concatenated
+    reduction   once a step, all-gathers of ids and of rows over the axes on which the reader's
+                gradient is partial; nothing over axes that cut the table
+    held        the rows of all microbatches, from all devices of the all-gathers
+    update      (2 * optimizer state + gradient + value) of the rows held, at most all rows
 
-Value and optimizer state lie as the reader needs the value. An update leaves rows alone that nobody
-looked up (torch.optim.SparseAdam, MindSpore's LazyAdam): another trajectory than that of an Adam
-whose moments decay everywhere, so a request has to allow it
+Value and optimizer state are in the layout that the reader needs. An update leaves all other rows
+unchanged (torch.optim.SparseAdam, MindSpore's LazyAdam). The result differs from Adam, whose
+moments decay in all rows, so a request has to allow it
 (`meshwright_solver.strategies.sparse_tables`).
 """
 
@@ -29,8 +29,11 @@ ROW_ID_BYTES = 8  # int64, as torch.sparse_coo_tensor keeps indices
 
 
 class RowGradients(NamedTuple):
-    """By strategy of the lookup, on one device. made_bytes: of a microbatch. held_bytes, elements:
-    of all that is there at the end of a step. gather_ns: once a step."""
+    """Sparse gradients on one device, by strategy of the lookup.
+
+    made_bytes: of one microbatch. held_bytes, elements: at the end of a step, after the gathers.
+    gather_ns: once a step.
+    """
 
     made_bytes: FloatArray
     held_bytes: FloatArray
@@ -49,18 +52,21 @@ def row_gradients(
     interconnect: Interconnect,
     microbatches: int,
 ) -> RowGradients:
-    """looked_up: elements of the rows that one microbatch looks up on a device; row_elements: of
-    such a row. partial: (strategies, axes), on which the lookup leaves a partial gradient."""
+    """Sparse gradients of a lookup, by strategy.
+
+    looked_up: elements of the rows that one microbatch looks up on a device. row_elements: of one
+    row. partial: (strategies, axes), whether the lookup's gradient is partial.
+    """
     ways = np.where(partial, np.array(axis_sizes, dtype=np.float64), 1.0).prod(axis=1)
     ids_bytes = looked_up / row_elements * ROW_ID_BYTES
     rows_bytes = looked_up * size.gradient
     gather_ns = np.zeros(len(ways))
-    for own, among in axis_groups(partial):
-        extents = interconnect.extents_of((axis_levels[a], axis_sizes[a]) for a in own)
+    for group, among in axis_groups(partial):
+        extents = interconnect.extents_of((axis_levels[a], axis_sizes[a]) for a in group)
         cost = collective_cost("all_gather", extents, interconnect)
         for payload in (ids_bytes, rows_bytes):
             gather_ns[among] += cost.ns((payload * ways)[among] * microbatches)
-    made = ids_bytes + rows_bytes
+    made_bytes = ids_bytes + rows_bytes
     return RowGradients(
-        made, made * ways * microbatches, looked_up * ways * microbatches, gather_ns
+        made_bytes, made_bytes * ways * microbatches, looked_up * ways * microbatches, gather_ns
     )

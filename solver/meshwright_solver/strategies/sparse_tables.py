@@ -1,8 +1,8 @@
-"""Which lookup tables may have sparse gradients: what a request allows, by name.
+"""Tables that may have sparse gradients, by name.
 
-A table is a trainable parameter that one lookup alone reads: another reader's gradient would be of
-its size. Allowed are those that a pattern of the request matches, and those of lookups whose graph
-says `sparse` (torch's `nn.Embedding(sparse=True)`).
+A table is a trainable parameter that one lookup alone reads, since another reader's gradient would
+be dense. A table may have a sparse gradient if a pattern of the request matches it, or if its
+lookup has the attribute `sparse` (torch's `nn.Embedding(sparse=True)`).
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from fnmatch import fnmatchcase
 from meshwright.schema import Graph, Op, Request, RequestError
 from meshwright_solver.common.name_globs import alike
 
-LOOKUP = "embedding"  # whose table is read by rows of its first dim
+LOOKUP = "embedding"  # the kind of op that reads rows of its table's first dim
 
 
 def with_sparse_tables(request: Request) -> Request:
-    """The request with the names of all tables that it allows, in place of its patterns; without
-    training as it is.
+    """The request with the names of allowed tables in place of its patterns.
 
-    Raises RequestError for a pattern that matches no table.
+    Outside of training the request stays as it is. Raises RequestError for a pattern that matches
+    no table.
     """
     tables = _tables(request.graph)
-    said = request.constraints.sparse_gradients
-    for index, glob in enumerate(said):
+    globs = request.constraints.sparse_gradients
+    for index, glob in enumerate(globs):
         if not any(fnmatchcase(name, glob) for name in tables):
             raise RequestError(
                 f"sparse_gradients: {glob[:80]!r} matches no trained parameter that one op of kind "
@@ -34,17 +34,17 @@ def with_sparse_tables(request: Request) -> Request:
             )
     if request.setup.phase != "training":
         return request
-    found = tuple(
+    names = tuple(
         name
         for name, op in tables.items()
-        if op.attrs.get("sparse") is True or any(fnmatchcase(name, glob) for glob in said)
+        if op.attrs.get("sparse") is True or any(fnmatchcase(name, glob) for glob in globs)
     )
-    constraints = request.constraints.model_copy(update={"sparse_gradients": found})
+    constraints = request.constraints.model_copy(update={"sparse_gradients": names})
     return request.model_copy(update={"constraints": constraints})
 
 
 def sparse_lookups(request: Request) -> frozenset[str]:
-    """Ops whose tables may have sparse gradients, of a request that names its tables."""
+    """Ops whose tables may have sparse gradients, for a request of `with_sparse_tables`."""
     allowed = {*request.constraints.sparse_gradients}
     if not allowed:
         return frozenset()
@@ -52,9 +52,11 @@ def sparse_lookups(request: Request) -> frozenset[str]:
 
 
 def _tables(graph: Graph) -> dict[str, Op]:
-    """By name, with the op that looks rows up."""
+    """Tables by name, with the op that looks up their rows."""
     counts = Counter(name for op in graph.ops for name in op.inputs)
-    trained = {own.name for own in graph.tensors if own.role == "parameter" and own.trainable}
+    trained = {
+        tensor.name for tensor in graph.tensors if tensor.role == "parameter" and tensor.trainable
+    }
     return {
         op.inputs[0]: op
         for op in graph.ops

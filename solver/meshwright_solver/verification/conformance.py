@@ -246,7 +246,7 @@ class _Conformance:
             model = self.models.parameter(value)
             known = (model.states == row).all(axis=1)
             needed = np.array(self._states_of_readers(value))
-            if not known.any() or model.asked_out(model.states, needed)[known].any():
+            if not known.any() or model.request_forbids(model.states, needed)[known].any():
                 wish = self._wish_of_rest(int(model.place(row)[0]))
                 raise _broken_wish(wish, _field_value(self.request, wish), self._rest(root))
 

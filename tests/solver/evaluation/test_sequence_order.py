@@ -437,7 +437,7 @@ WALKS = [("cumsum", {"dim": 2}), ("flip", {"dims": [2]}), ("roll", {"shifts": [1
 @pytest.mark.parametrize(("kind", "attrs"), WALKS)
 def test_what_walks_along_the_rows_is_refused_by_name(kind: str, attrs: dict) -> None:
     request = toy_request(graph=walking(kind, **attrs), topology=topology(2, 2), setup=ZIGZAG)
-    match = rf"op 'walk' \({kind}\) needs .* in the order of its positions.*contiguous would do"
+    match = rf"op 'walk' \({kind}\) needs .* in the order of its positions.*Use sequence_order"
     with pytest.raises(SetupError, match=match):
         plan(request)
     with pytest.raises(SetupError, match=match):

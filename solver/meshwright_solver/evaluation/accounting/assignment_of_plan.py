@@ -197,7 +197,7 @@ def _with_owner(models: Models, value: ProblemValue, codes: Codes, planned: Para
         not model.trained
         or planned.on_host
         or planned.sparse_gradient
-        or not model.is_cut_no_more(np.array([codes]))[0]
+        or not model.may_be_dealt(np.array([codes]))[0]
         or sorted(along) != sorted(planned.owner)
         or (place == DEALT_TOO and not model.has_fine_gradient(np.array([codes]))[0])
     ):

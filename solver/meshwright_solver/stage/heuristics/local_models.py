@@ -66,14 +66,14 @@ class LocalParameterModel(ParameterModel):
     def updated_elements(self, states: IntArray) -> FloatArray:
         return ParameterModel.updated_elements(self, states) / self.division.optimizer
 
-    def asked_out(self, states: IntArray, needed: IntArray) -> NDArray[np.bool_]:
+    def request_forbids(self, states: IntArray, needed: IntArray) -> NDArray[np.bool_]:
         return self.at_rest.forbidden(
             self.plain(states),
             needed,
             self.space.axis_sizes,
             slots=self.space.slots,
             size_bytes=self.space.bytes,
-            kept=self.division.optimizer,
+            sharded_ways=self.division.optimizer,
             dealt=self.dealt_axes(states),
         )
 
