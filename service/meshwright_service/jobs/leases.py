@@ -183,8 +183,8 @@ class Leases:
                 return self._answer(connection, claim, job, earlier.plan, **more)
             return self._answer(connection, claim, job, plan, **found)
 
-    def found(self, claim: Claim) -> str | None:
-        """The plan of a job of ours that goes on; reads only."""
+    def plan_to_verify(self, claim: Claim) -> str | None:
+        """The plan of a running job that is still leased to the worker; reads only."""
         with self._database.reading() as connection:
             return connection.execute(select(JobRow.plan).where(_ours(claim))).scalar()
 
