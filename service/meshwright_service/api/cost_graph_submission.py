@@ -84,5 +84,5 @@ class CostGraphSubmission:
             self.by,
             request=order.request,
             cost_graph=order.cost_graph,
-            asked=order.body,
+            options=order.body,
         )

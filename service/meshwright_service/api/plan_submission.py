@@ -141,7 +141,7 @@ class Submission:
             request=asked.request,
             graph=asked.graph,
             topology=asked.topology,
-            asked=asked.body,
+            options=asked.body,
             verify=asked.verify,
         )
 

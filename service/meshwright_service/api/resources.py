@@ -11,7 +11,7 @@ from meshwright.schema import Certificate, Infeasible, Progress
 from meshwright.schema.agent import Agent, Measure
 from meshwright.schema.cost_graph import CostGraphProgress
 from meshwright_service.common.clock import time_of
-from meshwright_service.jobs.agents import Heard
+from meshwright_service.jobs.agents import AgentRecord
 from meshwright_service.jobs.kinds import JobKind
 from meshwright_service.store.documents import Entry
 from meshwright_service.store.observations import ObservationEntry
@@ -300,17 +300,17 @@ def job_of(row: Row[Any]) -> JobResource:
     )
 
 
-def agent_of(heard: Heard) -> AgentEntry:
+def agent_of(record: AgentRecord) -> AgentEntry:
     """An agent as the API shows it."""
     return AgentEntry(
-        id=heard.agent.id,
-        state="alive" if heard.is_alive else "silent",
-        created_at=time_of(heard.created),
-        heard_at=time_of(heard.heard),
-        measuring=heard.measuring,
-        calibration=heard.calibration,
-        measured_at=time_if(heard.measured),
-        agent=heard.agent,
+        id=record.agent.id,
+        state="alive" if record.is_alive else "silent",
+        created_at=time_of(record.created),
+        heard_at=time_of(record.heard),
+        measuring=record.measuring,
+        calibration=record.calibration,
+        measured_at=time_if(record.measured),
+        agent=record.agent,
     )
 
 
