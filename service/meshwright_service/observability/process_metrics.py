@@ -52,29 +52,29 @@ class Metrics:
             registry=registry,
         )
         self.plan_requests = Counter(
-            "meshwright_plan_requests", "Plans that were asked for, by what answers",
+            "meshwright_plan_requests", "Requests for plans, by the source of the answer",
             ("answer",), registry=registry,
         )  # fmt: skip
         self.cost_graph_requests = Counter(
-            "meshwright_cost_graph_requests", "Cost graphs that were to be solved, by what answers",
+            "meshwright_cost_graph_requests", "Requests for solutions, by the source of the answer",
             ("answer",), registry=registry,
         )  # fmt: skip
         self._changes = Counter(
-            "meshwright_job_changes", "Changes of jobs, by the state that they came to",
+            "meshwright_job_changes", "State changes of jobs, by the new state",
             ("kind", "state"), registry=registry,
         )  # fmt: skip
         self._ended = Counter(
-            "meshwright_jobs_ended", "Jobs that came to an end, by its outcome or problem",
+            "meshwright_jobs_ended", "Jobs that ended, by outcome or problem",
             ("kind", "state", "outcome"), registry=registry,
         )  # fmt: skip
         self._lost = Counter(
             "meshwright_job_losses",
-            "Attempts that ended without a word",
+            "Attempts that ended without an answer",
             ("kind",),
             registry=registry,
         )
         self._waited = Histogram(
-            "meshwright_job_wait_seconds", "From asking to the first attempt",
+            "meshwright_job_wait_seconds", "From the submission to the first attempt",
             ("kind",), buckets=JOB_S, registry=registry,
         )  # fmt: skip
         self._ran = Histogram(
@@ -83,16 +83,16 @@ class Metrics:
         )  # fmt: skip
         self.search_seconds = Histogram(
             "meshwright_search_seconds",
-            "Of processes that search",
+            "Duration of search processes",
             buckets=JOB_S,
             registry=registry,
         )
         self.solve_seconds = Histogram(
-            "meshwright_solve_seconds", "Of processes that solve cost graphs",
+            "meshwright_solve_seconds", "Duration of processes that solve cost graphs",
             buckets=JOB_S, registry=registry,
         )  # fmt: skip
         self.verification_seconds = Histogram(
-            "meshwright_verification_seconds", "Of processes that execute plans",
+            "meshwright_verification_seconds", "Duration of processes that execute plans",
             buckets=JOB_S, registry=registry,
         )  # fmt: skip
         self._verdicts = Counter(
@@ -100,7 +100,7 @@ class Metrics:
         )
         self.pruned = Counter(
             "meshwright_pruned",
-            "What the store has had for long enough",
+            "Rows that retention deleted",
             ("what",),
             registry=registry,
         )
@@ -112,7 +112,7 @@ class Metrics:
         )
         Gauge(
             "meshwright_build_info",
-            "1, of what runs",
+            "1, labeled with the versions",
             ("version", "python", "store"),
             registry=registry,
         ).labels(version("meshwright-server"), platform.python_version(), database.dialect).set(1)

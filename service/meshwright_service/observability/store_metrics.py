@@ -100,7 +100,9 @@ class StoreMetrics(Collector):
                 jobs.add_metric((kind, state), jobs_by_state.get((kind, state), 0))
         yield jobs
         age = GaugeMetricFamily(
-            "meshwright_store_queue_age_seconds", "Of the oldest job in the queue", labels=("kind",)
+            "meshwright_store_queue_age_seconds",
+            "Age of the oldest job in the queue",
+            labels=("kind",),
         )
         ages = (
             select(JobRow.kind, self._database.now - func.min(JobRow.created))
@@ -115,7 +117,7 @@ class StoreMetrics(Collector):
         count = select(func.count()).where(JobRow.state == "running", lapsed)
         yield GaugeMetricFamily(
             "meshwright_store_lapsed_jobs",
-            "Running jobs whose worker gave no sign in time",
+            "Running jobs whose lease has expired",
             value=connection.execute(count).scalar_one(),
         )
 
@@ -131,14 +133,14 @@ class StoreMetrics(Collector):
     def _bytes(self, connection: Connection) -> Iterator[GaugeMetricFamily]:
         yield GaugeMetricFamily(
             "meshwright_store_bytes",
-            "Of the database",
+            "Size of the database",
             value=connection.execute(text(BYTES[self._database.dialect])).scalar_one(),
         )
         file = self._database.engine.url.database
         if self._database.dialect == "sqlite" and file:
             yield GaugeMetricFamily(
                 "meshwright_store_free_bytes",
-                "Of the disk of a SQLite store",
+                "Free space on the disk of a SQLite store",
                 value=shutil.disk_usage(Path(file).parent).free,
             )
 
