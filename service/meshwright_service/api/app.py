@@ -64,7 +64,7 @@ from meshwright_service.observability.logs import log_changes
 from meshwright_service.observability.process_metrics import Metrics
 from meshwright_service.plan_views.explanations import Explanations
 from meshwright_service.plan_views.graph_view_cache import Drawings
-from meshwright_service.plan_views.plan_cache import Inspected
+from meshwright_service.plan_views.plan_cache import PlanCache
 from meshwright_service.plan_views.view_cache import PlanViews
 from meshwright_service.store.database import Database
 from meshwright_service.workers.retention_thread import Pruner
@@ -132,7 +132,7 @@ def build(settings: Settings, schemes: Sequence[Scheme] = SCHEMES) -> State:
     views = PlanViews(database, settings)
     return State(
         settings, database, keys, Authentication(keys, schemes=schemes), jobs_, registered, leases,
-        workers, metrics_, pruner, Inspected(database), views, Drawings(views),
+        workers, metrics_, pruner, PlanCache(database), views, Drawings(views),
         Explanations(database, settings), BodyMemory(settings.max_buffer_bytes),
         LongPolls(settings.max_waits), Idempotency(database, kept_s=settings.idempotency_s),
     )  # fmt: skip

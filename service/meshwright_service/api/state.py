@@ -23,7 +23,7 @@ from meshwright_service.jobs.leases import Leases
 from meshwright_service.observability.process_metrics import Metrics
 from meshwright_service.plan_views.explanations import Explanations
 from meshwright_service.plan_views.graph_view_cache import Drawings
-from meshwright_service.plan_views.plan_cache import Inspected
+from meshwright_service.plan_views.plan_cache import PlanCache
 from meshwright_service.plan_views.view_cache import PlanViews
 from meshwright_service.store.database import Database
 from meshwright_service.workers.retention_thread import Pruner
@@ -44,7 +44,7 @@ class State:
     workers: tuple[Worker, ...]
     metrics: Metrics
     pruner: Pruner
-    inspected: Inspected
+    inspected: PlanCache
     views: PlanViews
     drawings: Drawings
     explanations: Explanations

@@ -26,7 +26,7 @@ from meshwright_service.plan_views.graph_view.visible_part import (
     GraphBox,
     GraphEdge,
     TooMuch,
-    sight_of,
+    visible_part_of,
 )
 
 router = APIRouter(prefix="/v1/plans/{plan}", tags=["plans"])
@@ -124,19 +124,19 @@ def get_layout(
     name, or a glob of one (`*`, `?`), upper or lower case alike."""
     drawing = service.drawings.of(by.tenant, plan)
     try:
-        sight = sight_of(drawing, open_)
+        visible = visible_part_of(drawing, open_)
     except TooMuch as error:
         raise ParameterError(f"parameter 'open': {error}") from None
-    shown = [box.op for box in sight.boxes if box.op is not None]
+    shown = [box.op for box in visible.boxes if box.op is not None]
     facts = service.drawings.facts(by.tenant, plan, shown)
     found = _found(drawing, search) if search is not None else []
     made = PlanLayout(
         plan=plan,
-        open=tuple(box.id for box in sight.boxes if box.is_open),
-        width=sight.root.width,
-        height=sight.root.height,
-        boxes=tuple(_box(drawing, box, facts) for box in sight.boxes),
-        edges=tuple(_edge(drawing, line) for line in sight.lines),
+        open=tuple(box.id for box in visible.boxes if box.is_open),
+        width=visible.root.width,
+        height=visible.root.height,
+        boxes=tuple(_box(drawing, box, facts) for box in visible.boxes),
+        edges=tuple(_edge(drawing, line) for line in visible.lines),
         found=tuple(_place(drawing, at) for at in found[:MOST_FOUND]),
         matches=len(found),
     )
