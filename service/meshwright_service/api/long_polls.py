@@ -26,8 +26,8 @@ class LongPolls:
         """Count one more waiting request for the block; raises TooManyWaits."""
         if self._waiting[tenant] >= self._limit:
             raise TooManyWaits(
-                f"{self._limit} requests of yours wait here already; end some, or ask without a "
-                "wait and again later"
+                f"the tenant has {self._limit} waiting requests, which is the limit. End some, or "
+                "poll without a wait"
             )
         self._waiting[tenant] += 1
         try:

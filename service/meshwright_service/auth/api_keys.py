@@ -111,7 +111,7 @@ class Keys:
         for row in rows:
             if hmac.compare_digest(row.digest, digest):
                 return self._checked(row)
-        raise Unauthorized("this key is none of this service's; an admin of your tenant makes keys")
+        raise Unauthorized("the service has no such key. Ask an admin of your tenant for a key")
 
     def _checked(self, row: Row[Any]) -> Principal:
         if row.revoked is not None:

@@ -57,7 +57,10 @@ class Authentication:
             if secret is not None:
                 return Credential(scheme, secret)
         if "authorization" in headers:
-            raise Unauthorized(f"no scheme of this service reads this; send {self._examples()}")
+            raise Unauthorized(
+                "the Authorization header has an unsupported scheme. "
+                f"Send the header {self._examples()}"
+            )
         return None
 
     def remembered(self, credential: Credential | None) -> Principal | None:

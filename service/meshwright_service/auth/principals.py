@@ -51,11 +51,12 @@ class Needs:
         principal = cast(Principal, request.state.principal)
         if not principal.may(self.scope):
             raise Forbidden(
-                f"this needs a key with the scope {self.scope!r}, yours has {_listed(principal)}; "
+                f"the request needs a key with the scope {self.scope!r}, yours has "
+                f"{_listed(principal)}. "
                 + (
-                    "who runs the service can make one: meshwright-server keys create"
+                    "Create one on the server: meshwright-server keys create"
                     if self.scope == "metrics"
-                    else "an admin of your tenant can make one"
+                    else "Ask an admin of your tenant for such a key"
                 )
             )
         return principal

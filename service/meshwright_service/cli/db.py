@@ -30,8 +30,8 @@ def upgrade(database_url: Store = None, data_dir: Folder = None) -> None:
         before = database.revision()
         if before != database.newest() and not _is_unused(database):
             raise refused(
-                f"{shown(settings.database)} stays as it is: a process of Meshwright uses it, and "
-                "the schema changes; end the service and its workers first"
+                f"{shown(settings.database)} is unchanged: a process of Meshwright uses it. "
+                "End the service and its workers first"
             )
         database.upgrade()
         after = database.revision()
@@ -86,7 +86,7 @@ def restore(
     try:
         count = backup.restore(settings.database, file, replace=replace)
     except (backup.CannotCopy, OSError) as failure:
-        raise refused(f"{shown(settings.database)} stays as it is: {failure}") from None
+        raise refused(f"{shown(settings.database)} is unchanged: {failure}") from None
     say(f"{shown(settings.database)} is what {file} was; {count} jobs are queued again")
 
 
@@ -99,5 +99,5 @@ def requeue(database_url: Store = None, data_dir: Folder = None) -> None:
         try:
             count = backup.requeue(database)
         except backup.CannotCopy as failure:
-            raise refused(f"{shown(settings.database)} stays as it is: {failure}") from None
+            raise refused(f"{shown(settings.database)} is unchanged: {failure}") from None
     say(f"{shown(settings.database)}: {count} jobs are queued again")

@@ -81,7 +81,7 @@ def _wait_for_start(web: Server, thread: threading.Thread) -> None:
     deadline = time.monotonic() + START_S
     while not web.started:
         if not thread.is_alive() or time.monotonic() > deadline:
-            raise Unavailable("the service did not start; its messages stand above")
+            raise Unavailable("the service did not start. Read its messages above")
         time.sleep(0.02)
 
 

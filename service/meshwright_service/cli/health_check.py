@@ -22,7 +22,7 @@ def check(settings: Settings) -> str:
     this machine and has no key.
     """
     if not settings.port:
-        raise Unhealthy("port 0 is another one at every start; set MESHWRIGHT_PORT")
+        raise Unhealthy("port 0 is a different port at every start. Set MESHWRIGHT_PORT")
     host = _reachable(settings.host)
     connection: http.client.HTTPConnection
     if settings.tls_cert is None:

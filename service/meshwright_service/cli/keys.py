@@ -38,14 +38,14 @@ def create(
     """Create a key and print its secret, which cannot be shown again."""
     if not TENANT.fullmatch(tenant):
         raise refused(
-            f"--tenant: {tenant[:80]!r} is no name; take small letters, digits, '.', '_' and '-'"
+            f"--tenant: {tenant[:80]!r} is no name. Use lowercase letters, digits, '.', '_' and '-'"
         )
     try:
         scopes = scopes_of(scope or ["admin"])
     except ValueError as wrong:
         raise refused(f"--scope: {wrong}") from None
     if len(name) > 200 or not name.isprintable():
-        raise refused("--name: takes at most 200 printable characters")
+        raise refused("--name: use at most 200 printable characters")
     with _keys(database_url=database_url, data_dir=data_dir) as keys_:
         key, secret = keys_.create(
             Tenant(tenant),

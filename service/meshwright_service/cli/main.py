@@ -100,7 +100,7 @@ def worker(
         database_url=database_url, data_dir=data_dir, workers=workers, metrics_port=metrics_port
     )
     if not settings.workers:
-        raise refused("a worker without workers does nothing: --workers 1 or more")
+        raise refused("the worker would run no jobs. Use --workers 1 or more")
     logs.configure(settings.log)
     keep_arenas_few()
     with _checked_setup(settings):
@@ -149,8 +149,8 @@ def _check_keys(settings: Settings) -> None:
         if is_loopback(settings.host) or Keys(database).any():
             return
     raise refused(
-        f"{settings.host} can be reached from other machines, and without keys nobody is asked who "
-        "they are; make the first one: meshwright-server keys create"
+        f"{settings.host} can be reached from other machines, and without keys any client may use "
+        "the service. Create the first key: meshwright-server keys create"
     )
 
 

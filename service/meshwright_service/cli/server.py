@@ -76,5 +76,5 @@ def check_tls(settings: Settings) -> None:
     if status.st_mode & others:
         raise ValueError(
             f"--tls-key: {settings.tls_key} can be read by others (mode "
-            f"{status.st_mode & 0o777:04o}); chmod 600 it, or 640 where it is root's"
+            f"{status.st_mode & 0o777:04o}). Set the mode 600, or 640 if root owns it"
         )

@@ -46,7 +46,7 @@ def _decoder(encoding: str) -> Callable[[Bytes], Iterator[Bytes]]:
         case "zstd":
             return _unzstd
     raise WrongContentType(
-        f"the content encoding {encoding[:40]!r} is not understood; send gzip, zstd or none"
+        f"the content encoding {encoding[:40]!r} is not supported. Use gzip, zstd or none"
     )
 
 

@@ -29,7 +29,7 @@ class Scheduler:
         parts = urlsplit(self.address)
         if parts.scheme not in ("tcp", "tls") or not parts.hostname or not parts.port:
             raise ValueError(
-                f"{self.address!r} is no address: tcp://127.0.0.1:8786, tls://host:8786"
+                f"{self.address!r} is no address. Use tcp://127.0.0.1:8786 or tls://host:8786"
             )
         if parts.scheme == "tls":
             if not (self.authority and self.certificate and self.key):
@@ -39,8 +39,8 @@ class Scheduler:
                 )
         elif not is_loopback(parts.hostname):
             raise ValueError(
-                f"{self.address} is beyond this machine: Dask's messages are pickles, so only "
-                "mutual TLS is spoken there, tls://"
+                f"{self.address} is not on this machine, and Dask's messages are pickles, which "
+                "need mutual TLS. Use tls://"
             )
 
     def written(self) -> str:

@@ -194,8 +194,8 @@ def _is(tenant: Tenant, agent: str) -> ColumnElement[bool]:
 
 def _belongs_to_another_key(agent: str) -> Forbidden:
     return Forbidden(
-        f"another key of your tenant registered {agent[:100]!r}; use that one, or revoke it and "
-        "register again"
+        f"another key of your tenant registered {agent[:100]!r}. Use that key, or revoke it and "
+        "register the agent again"
     )
 
 

@@ -51,13 +51,13 @@ def restore(url: str, file: Path, *, replace: bool) -> int:
     _check(file)
     file_modes.create_folder(target.parent)
     if target.exists() and not replace:
-        raise CannotCopy("there is a store already; --replace loses it")
+        raise CannotCopy("there is a store already. Use --replace to delete it")
     with _atomic_replacement(target) as copy:
         copy.write_bytes(file.read_bytes())
         database = Database(f"sqlite:///{copy}")
         try:
             if database.revision() is None:
-                raise CannotCopy(f"{file} is no copy of a store")
+                raise CannotCopy(f"{file} is not a copy of a store")
             database.upgrade()
             with database.writing() as connection:
                 count = _queue_again(connection, database)
@@ -77,14 +77,14 @@ def requeue(database: Database) -> int:
     Raises CannotCopy while another process uses the database.
     """
     if database.dialect != "postgresql":
-        raise CannotCopy("db restore does that for a SQLite store")
+        raise CannotCopy("the store is SQLite; db restore requeues its jobs")
     others = text(
         "SELECT count(*) FROM pg_stat_activity "
         "WHERE datname = current_database() AND pid <> pg_backend_pid()"
     )
     with database.writing() as connection:
         if connection.execute(others).scalar_one():
-            raise CannotCopy("it is in use; end the service first")
+            raise CannotCopy("it is in use. End the service first")
         return _queue_again(connection, database)
 
 
@@ -102,8 +102,8 @@ def _file_of(url: str) -> Path:
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite" or not parsed.database:
         raise CannotCopy(
-            "only a SQLite store is a file; of PostgreSQL pg_dump and pg_restore make and restore "
-            "copies (docs/operations.md)"
+            "the store is not SQLite. Use pg_dump and pg_restore for PostgreSQL "
+            "(docs/operations.md)"
         )
     return Path(parsed.database)
 
@@ -130,7 +130,7 @@ def _check_unused(store: Path) -> None:
         try:
             connection.execute("PRAGMA journal_mode=DELETE")  # needs exclusive access
         except sqlite3.OperationalError:
-            raise CannotCopy("it is in use; end the service first") from None
+            raise CannotCopy("it is in use. End the service first") from None
         except sqlite3.DatabaseError:
             return  # a damaged store may be replaced
 

@@ -75,8 +75,8 @@ class Idempotency:
             return None
         if row.digest != once.digest:
             raise KeyReused(
-                f"the Idempotency-Key {once.key[:80]!r} came with another request; a new request "
-                "needs a new one"
+                f"another request used the Idempotency-Key {once.key[:80]!r}. Send a new key "
+                "with a new request"
             )
         return str(row.job)
 

@@ -300,8 +300,8 @@ class Jobs:
         count = select(func.count()).select_from(open_.limit(self._max_jobs).subquery())
         if connection.execute(count).scalar_one() >= self._max_jobs:
             raise TooManyJobs(
-                f"{self._max_jobs} jobs of yours are queued or running, and more are not taken; "
-                "wait for some, or cancel them"
+                f"the tenant has {self._max_jobs} queued or running jobs, which is the limit. Wait "
+                "for their end, or cancel some"
             )
 
     def _get(self, connection: Connection, tenant: Tenant, job: str) -> Row[Any]:

@@ -152,10 +152,11 @@ class Losses:
                 "workers for the reason, then ask again"
             )
         if row.state == "queued":
-            last_trace = f"; the last word: {row.trace}" if row.trace else ""
+            last_trace = f"; the last failure: {row.trace}" if row.trace else ""
             return NoAgent(
-                f"no agent that could measure this was heard of for {self._agents.silent_s:g} s"
-                f"{last_trace}; begin one: meshwright agent --serve --server URL"
+                f"no agent that can take this measurement was heard of for "
+                f"{self._agents.silent_s:g} s{last_trace}. "
+                "Start one: meshwright agent --serve --server URL"
             )
         return None
 
@@ -171,7 +172,7 @@ def _search_lost(losses: int, trace: str) -> str:
 
     trace: a traceback, or a line on the end of the last process, followed by its output.
     """
-    lines = trace.strip().splitlines() or ["the worker has no word of it"]
+    lines = trace.strip().splitlines() or ["the worker has no trace"]
     reason = lines[-1] if lines[0].startswith("Traceback") else lines[0]
     if FOR_MEMORY in reason:
         remedy = (
@@ -187,7 +188,7 @@ def _search_lost(losses: int, trace: str) -> str:
 
 
 def _measurement_lost(losses: int, trace: str | None) -> str:
-    last_trace = f"; the last word: {trace}" if trace else ""
+    last_trace = f"; the last failure: {trace}" if trace else ""
     return (
         f"the measurement was lost {losses} times: its agent ended, lost a process or was not "
         f"heard of in time{last_trace}"

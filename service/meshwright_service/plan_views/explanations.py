@@ -44,7 +44,7 @@ class Explanations:
             return known
         if not self._turns.acquire(timeout=TRIED_S):
             raise TooManyJobs(
-                f"{AT_ONCE} explanations are being worked out, and no more are at once; ask again"
+                f"{AT_ONCE} explanations are being computed, which is the limit. Try again later"
             )
         try:
             explanation = self._explain(sent, glob, seconds)
@@ -72,4 +72,4 @@ class Explanations:
                 raise error_of(body)
             case {"fault": trace} | {"lost": trace}:
                 log.error("an explanation failed\n%s", trace)
-        raise Internal("the explanation failed or took too long; the server's log has the trace")
+        raise Internal("the explanation failed or timed out. Read the trace in the server's log")

@@ -90,27 +90,29 @@ class ShortProcesses:
     def _read_answer(self, ours: Connection) -> Parts:
         try:
             if not ours.poll(self._seconds):
-                log.error("an answer took longer than %g s to work out", self._seconds)
-                raise Internal(f"this takes longer than {self._seconds:g} s to work out")
+                log.error("the computation of an answer took longer than %g s", self._seconds)
+                raise Internal(
+                    f"the computation of the answer takes longer than {self._seconds:g} s"
+                )
             head = json.loads(ours.recv_bytes())
             parts = {number: ours.recv_bytes() for number in head.get("parts", ())}
         except EOFError:
             with self._lock:
                 if self._stopped:
                     raise Unavailable("the service is being stopped") from None
-            log.error("the process of an answer ended without a word")
-            raise Internal("the process that worked this out was lost") from None
+            log.error("the process of an answer ended without an answer")
+            raise Internal("the process that computed the answer was lost") from None
         match head:
             case {"problem": body}:
                 raise error_of(body)
             case {"fault": trace}:
-                log.error("an answer could not be worked out\n%s", trace)
-                raise Internal("this could not be worked out; the server's log has the trace")
+                log.error("an answer could not be computed\n%s", trace)
+                raise Internal("the answer could not be computed; the server's log has the trace")
         return parts
 
 
 def _busy() -> Busy:
-    return Busy("others are being worked out, and enough wait; ask again")
+    return Busy("too many computations run and wait. Try again later")
 
 
 def _child(work: Work, sent: Sent, answer: Connection, memory_bytes: int) -> None:

@@ -49,8 +49,8 @@ def read(connection: Connection, tenant: Tenant, plan: str) -> Certificate:
     if certificate is None:
         documents.entry(connection, tenant, "plan", plan)
         raise NotFound(
-            f"the plan {plan} has no certificate; send its request again with verify: true, and it "
-            "is executed without a new search"
+            f"the plan {plan} has no certificate. Send its request again with verify: true, which "
+            "executes the plan without a new search"
         )
     return certificate
 

@@ -166,7 +166,7 @@ class Database:
                 file_modes.tighten(self.file)
         elif not self.is_current():
             raise OldSchema(
-                "it has another schema than this program; with no other version at work, run "
+                "it has the schema of another version. End all processes of other versions and run "
                 "meshwright-server db upgrade"
             )
 
@@ -219,7 +219,7 @@ class Database:
 def _check_local(folder: Path, kind: str) -> None:
     if is_network(kind):
         raise ValueError(
-            f"{folder} is on a network file system ({kind}), where SQLite loses data; take a "
+            f"{folder} is on a network file system ({kind}), where SQLite loses data. Use a "
             "folder on a local disk (--data-dir), or PostgreSQL (--database postgresql://…)"
         )
 

@@ -48,7 +48,7 @@ def need(connection: Connection, tenant: Tenant, ids: Iterable[str | None]) -> N
     mine = select(HoldingRow.id).where(HoldingRow.tenant == tenant, HoldingRow.id.in_(wanted))
     missing = wanted.difference(connection.execute(mine).scalars())
     if missing:
-        raise NotFound(f"{min(missing)[:100]!r} was deleted a moment ago; upload it again")
+        raise NotFound(f"{min(missing)[:100]!r} was just deleted. Upload it again")
 
 
 def put(

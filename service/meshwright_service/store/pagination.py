@@ -93,5 +93,5 @@ def _place(token: str) -> tuple[float, str]:
     except (binascii.Error, ValueError, TypeError, RecursionError, OverflowError):
         pass
     raise ParameterError(
-        f"page_token {token[:40]!r} was not made by this service; take next_page_token as it is"
+        f"page_token {token[:40]!r} is not valid. Use the next_page_token of an answer"
     )

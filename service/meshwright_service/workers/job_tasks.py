@@ -103,7 +103,7 @@ class SearchTask(_AnswerTask):
 
     def late(self) -> None:
         detail = f"the search took longer than {self.limit_s:g} s and had no plan by then"
-        error = TimedOut(f"{detail}; give it fewer axes or a smaller graph")
+        error = TimedOut(f"{detail}. Use fewer axes or a smaller graph")
         self._end(self._leases.cut_short(self._claim, error))
 
     def _end(self, ended: Ended) -> None:
@@ -181,7 +181,7 @@ class SolveTask(_AnswerTask):
 
     def late(self) -> None:
         detail = f"the search took longer than {self.limit_s:g} s and had no choice by then"
-        error = TimedOut(f"{detail}. Ask with fewer seconds than MESHWRIGHT_SOLVE_S")
+        error = TimedOut(f"{detail}. Request fewer seconds than MESHWRIGHT_SOLVE_S")
         self._leases.cut_short(self._claim, error)
 
     def _store(self, solution: StoredDocument, status: str, *, ended_early: bool) -> None:

@@ -127,12 +127,12 @@ class _Search:
             return {**written(answer.plan, request, stop), **search_fields}
         if answer.infeasible is not None:
             return {"infeasible": answer.infeasible.model_dump(mode="json", exclude_none=True)}
-        return {"fault": "the planner answered with neither a plan nor why there is none"}
+        return {"fault": "the planner answered with neither a plan nor an infeasibility"}
 
     def _out_of_memory(self) -> OutOfMemory:
         return OutOfMemory(
-            f"the search takes more than {self.limit / 2**30:.1f} GiB; give it fewer axes "
-            "(budget.max_axes) or a smaller graph, or let it take more "
+            f"the search takes more than {self.limit / 2**30:.1f} GiB. Use fewer axes "
+            "(budget.max_axes) or a smaller graph, or raise the limit "
             "(MESHWRIGHT_SOLVE_MEMORY_BYTES)"
         )
 

@@ -62,7 +62,7 @@ def _answer(
     except MemoryError:
         detail = (
             f"the search takes more than {limit / 2**30:.1f} GiB. Leave out dominated strategies, "
-            "or let it take more (MESHWRIGHT_SOLVE_MEMORY_BYTES)"
+            "or raise the limit (MESHWRIGHT_SOLVE_MEMORY_BYTES)"
         )
         return {"problem": OutOfMemory(detail).problem()}
     except Exception:

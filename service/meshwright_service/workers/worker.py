@@ -185,7 +185,7 @@ class Worker:
             if interrupted == "no" and turn.is_over():
                 child.end()
                 self._leases.give_way(claim)
-                log.info("job %s gives way to another tenant's", claim.job)
+                log.info("job %s gives way to a job of another tenant", claim.job)
                 return
             if interrupted != "cancelled" and not lease.is_ours():
                 if not cancellation.is_cancelled(self._database, claim):

@@ -52,7 +52,7 @@ class Guard:
             principal = await run_in_threadpool(self._authentication.find, credential)
         if principal is ANYBODY and request.client and not is_loopback(request.client.host):
             raise Unauthorized(
-                "without keys this service answers its own machine alone; make one there: "
-                "meshwright-server keys create"
+                "without keys this service answers only clients on its own machine. Create a key "
+                "there: meshwright-server keys create"
             )
         return principal

@@ -43,8 +43,8 @@ class Hosts:
             return
         if len(origins) > 1 or not self._is_own(origins[0], hosts[0]):
             raise WrongOrigin(
-                f"a page of {origins[0][:100]!r} sent this, which is not {hosts[0][:100]!r}; only "
-                "pages of this service, or of a host in MESHWRIGHT_ALLOWED_HOSTS, may write"
+                f"a page of {origins[0][:100]!r} sent a write to {hosts[0][:100]!r}. Write from a "
+                "page of this service, or add the host to MESHWRIGHT_ALLOWED_HOSTS"
             )
 
     def check_host(self, hosts: Sequence[str]) -> None:
@@ -52,8 +52,8 @@ class Hosts:
         host = _host(hosts[0]) if len(hosts) == 1 else None
         if host is None or not self._knows(host):
             raise WrongHost(
-                f"this service is not called {hosts[0][:100] if hosts else ''!r}; where it should "
-                "be, name that in MESHWRIGHT_ALLOWED_HOSTS"
+                f"the Host header {hosts[0][:100] if hosts else ''!r} does not name this service. "
+                "Add the name to MESHWRIGHT_ALLOWED_HOSTS if it should"
             )
 
     def _knows(self, host: str) -> bool:

@@ -59,7 +59,7 @@ async def last_seen(
         return 0
     if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 10):
         raise ParameterError(
-            f"Last-Event-ID {last_event_id[:40]!r} is no id of an event; take them as they come"
+            f"Last-Event-ID {last_event_id[:40]!r} is not the id of an event. Use a received id"
         )
     return int(last_event_id)
 

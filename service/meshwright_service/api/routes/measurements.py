@@ -134,7 +134,7 @@ def _measured(samples: Samples, calibration: Calibration) -> Measured:
 
 def _lost(claim: Claim) -> LeaseLost:
     return LeaseLost(
-        f"attempt {claim.attempt} at the measurement {claim.job} is over: its lease ran out, or it "
+        f"attempt {claim.attempt} at the measurement {claim.job} is over: its lease expired, or it "
         "was cancelled"
     )
 
@@ -143,6 +143,6 @@ def _no_agent(measure: Measure, service: State) -> str:
     which = f" {measure.agent}" if measure.agent else ""
     over = f" over {measure.backend}" if measure.backend else ""
     return (
-        f"no agent{which}{over} was heard of in the last {service.settings.agent_silent_s:g} s; "
-        "begin one: meshwright agent --serve --server URL"
+        f"no agent{which}{over} was heard of in the last {service.settings.agent_silent_s:g} s. "
+        "Start one: meshwright agent --serve --server URL"
     )

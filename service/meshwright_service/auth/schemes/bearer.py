@@ -35,7 +35,7 @@ class BearerKeys:
         secret = secret.strip()
         is_key = secret.startswith(MARK) and secret.isascii() and len(secret) <= MAX_SECRET
         if len(values) > 1 or not is_key:
-            raise Unauthorized("the header Authorization has to be, once, Bearer mw_…")
+            raise Unauthorized("the Authorization header is malformed. Send one: Bearer mw_…")
         return secret
 
     def principal(self, keys: Keys, secret: str) -> Principal:

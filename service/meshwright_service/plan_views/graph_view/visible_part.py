@@ -89,7 +89,7 @@ def _open(
     assert box.module is not None
     for part in drawing.parts.row(box.module):
         if len(boxes) == MOST_BOXES:
-            raise TooMuch(f"what is open has more than {MOST_BOXES} boxes; open less")
+            raise TooMuch(f"the open modules have more than {MOST_BOXES} boxes. Open fewer modules")
         number = len(boxes)
         if part >= 0:
             title = drawing.texts.ops[drawing.drawn[part]].rpartition(".")[2]
