@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class _Followed:
+class _FollowedJob:
     """A job with its followers. reads: their shared reads of this version."""
 
     followers: list[Follower] = field(default_factory=list)
@@ -45,7 +45,7 @@ class _Followed:
 class Follower:
     """One request that waits for changes of one job."""
 
-    def __init__(self, tenant: Tenant, followed: _Followed) -> None:
+    def __init__(self, tenant: Tenant, followed: _FollowedJob) -> None:
         self.tenant = tenant
         self._followed = followed
         self._changed = asyncio.Event()
@@ -79,14 +79,14 @@ class JobWatch:
     def __init__(self, jobs: Jobs, stopping: threading.Event) -> None:
         self._jobs = jobs
         self._stopping = stopping
-        self._followed: dict[str, _Followed] = {}
+        self._followed: dict[str, _FollowedJob] = {}
         self._wakes = Wakes()
         self._looking: asyncio.Task[None] | None = None
 
     @contextmanager
     def follow(self, tenant: Tenant, job: str) -> Iterator[Follower]:
         """Follow a job of the tenant for the block."""
-        followed = self._followed.setdefault(job, _Followed())
+        followed = self._followed.setdefault(job, _FollowedJob())
         follower = Follower(tenant, followed)
         followed.followers.append(follower)
         if self._looking is None or self._looking.done():

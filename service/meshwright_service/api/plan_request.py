@@ -120,7 +120,7 @@ def _request(body: Mapping[str, Any], planner: str) -> str:
     return digest("request", {**body, "planner": f"{planner} {planner_build()}"})
 
 
-def resolved(connection: Connection, tenant: Tenant, order: PlanOrder) -> Request:
+def resolve(connection: Connection, tenant: Tenant, order: PlanOrder) -> Request:
     """The request with its documents, inline or from the store.
 
     The calibration and the running plan only have to exist. Raises NotFound, and RequestError for a

@@ -3,9 +3,9 @@
     read        the fields and the inline documents                        `understand`
     calibrate   by the newest calibration, if the body names none          `with_calibration`
     look up     the newest job that answers; most requests end here        `_answering_job`
-    resolve     the documents that the body names by id                    `resolved`
+    resolve     the documents that the body names by id                    `resolve`
     validate    as the planner does before a search                        `validate`
-    queue       in a transaction that looks up again                       `_queued`
+    queue       in a transaction that looks up again                       `_queue`
 
 The look-up precedes the steps that need the documents: an answered request was valid when it was
 queued, and reading and validating a large graph takes seconds. A recently received body is not
@@ -22,7 +22,7 @@ from sqlalchemy import Connection, Row
 from meshwright.schema import Graph, TooLarge
 from meshwright_service.api.plan_request import (
     PlanOrder,
-    resolved,
+    resolve,
     understand,
     validate,
     with_calibration,
@@ -60,7 +60,7 @@ class Submission:
         if order is None:
             return None
         with self.service.database.reading() as connection:
-            order = self._calibrated(connection, order)
+            order = self._with_calibration(connection, order)
             job = self._answering_job(connection, order)
         if job is None:
             return None
@@ -74,15 +74,15 @@ class Submission:
         """
         order = self._read(body)
         with self.service.database.reading() as connection:
-            order = self._calibrated(connection, order)
+            order = self._with_calibration(connection, order)
             first_id = self._first_id(connection)
             job = self._answering_job(connection, order)
             if job is None and first_id is None:
-                validate(resolved(connection, self.by.tenant, order))
+                validate(resolve(connection, self.by.tenant, order))
         if first_id is not None:
             return Submitted(self.service.jobs.get(self.by.tenant, first_id), order.verify)
         if job is None or order.verify or self.once is not None:
-            return self._queued(order)
+            return self._queue(order)
         self._count(job)
         return Submitted(job)
 
@@ -98,7 +98,7 @@ class Submission:
             self.service.requests.keep(body.encoding, body.data, order)
         return order
 
-    def _calibrated(self, connection: Connection, order: PlanOrder) -> PlanOrder:
+    def _with_calibration(self, connection: Connection, order: PlanOrder) -> PlanOrder:
         return with_calibration(connection, self.by.tenant, order, self.service.settings.planner)
 
     def _answering_job(self, connection: Connection, order: PlanOrder) -> Row[Any] | None:
@@ -110,7 +110,7 @@ class Submission:
             return None
         return self.service.idempotency.find(connection, self.by.tenant, self.once)
 
-    def _queued(self, order: PlanOrder) -> Submitted:
+    def _queue(self, order: PlanOrder) -> Submitted:
         """Queue the job, or return the job that another process has queued since the look-up."""
         service, tenant = self.service, self.by.tenant
         queued = queue_once(

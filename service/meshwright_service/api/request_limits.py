@@ -134,7 +134,7 @@ def _where(value: Any, matches: Callable[[Any, int], bool]) -> str:
         if isinstance(item, dict):
             if any(matches(name, depth) for name in item):
                 return pointer
-            below = [(child, _escaped(name)) for name, child in item.items()]
+            below = [(child, _escape(name)) for name, child in item.items()]
         elif isinstance(item, list):
             below = [(child, str(index)) for index, child in enumerate(item)]
         else:
@@ -143,7 +143,7 @@ def _where(value: Any, matches: Callable[[Any, int], bool]) -> str:
     return ""
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 

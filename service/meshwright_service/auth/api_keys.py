@@ -138,7 +138,7 @@ class Keys:
         return _key(row)
 
 
-def ended(now: ColumnElement[float]) -> ColumnElement[bool]:
+def is_ended(now: ColumnElement[float]) -> ColumnElement[bool]:
     """SQL condition on a key: it is revoked or expired."""
     return or_(KeyRow.revoked.is_not(None), KeyRow.expires <= now)
 

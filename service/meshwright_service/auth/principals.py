@@ -52,7 +52,7 @@ class Needs:
         if not principal.may(self.scope):
             raise Forbidden(
                 f"the request needs a key with the scope {self.scope!r}, yours has "
-                f"{_listed(principal)}. "
+                f"{_scope_names(principal)}. "
                 + (
                     "Create one on the server: meshwright-server keys create"
                     if self.scope == "metrics"
@@ -80,5 +80,5 @@ def scopes_of(names: Iterable[str]) -> frozenset[Scope]:
     return frozenset(scope for scope in SCOPES if scope in scopes)
 
 
-def _listed(principal: Principal) -> str:
+def _scope_names(principal: Principal) -> str:
     return ", ".join(scope for scope in SCOPES if scope in principal.scopes)

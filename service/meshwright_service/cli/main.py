@@ -82,7 +82,7 @@ def serve(
             web.config.load()
         except (ssl.SSLError, OSError) as wrong:
             raise refused(f"--tls-cert, --tls-key: {wrong}") from None
-        with _metrics_served(web.service):
+        with _serve_metrics(web.service):
             scheme = "https" if settings.tls_cert else "http"
             say(f"Meshwright at {url_of(listener, scheme)} (store: {shown(settings.database)})")
             web.run(sockets=[listener])
@@ -108,7 +108,7 @@ def worker(
 
         state = build(settings)
         _end_at_signals(state)
-        with _metrics_served(state):
+        with _serve_metrics(state):
             state.start()
             store_url = shown(settings.database)
             say(f"Meshwright works (store: {store_url}, searches: {settings.workers})")
@@ -168,7 +168,7 @@ def _end_at_signals(state: State) -> None:
 
 
 @contextmanager
-def _metrics_served(state: State) -> Iterator[None]:
+def _serve_metrics(state: State) -> Iterator[None]:
     """Serve the metrics of this process on a separate port, if the settings name one."""
     settings = state.settings
     if settings.metrics_port is None:

@@ -36,7 +36,7 @@ def serving(
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
     with Server((host, port), _Handler) as server:
-        server.set_app(_guarded(make_wsgi_app(registry), Hosts(host, allowed_hosts)))
+        server.set_app(_with_host_check(make_wsgi_app(registry), Hosts(host, allowed_hosts)))
         thread = Thread(target=server.serve_forever, name="metrics", daemon=True)
         thread.start()
         name, number = server.server_address[:2]
@@ -47,7 +47,7 @@ def serving(
             thread.join(timeout=5)
 
 
-def _guarded(app: WSGIApplication, hosts: Hosts) -> WSGIApplication:
+def _with_host_check(app: WSGIApplication, hosts: Hosts) -> WSGIApplication:
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         try:
             hosts.check_host([environ.get("HTTP_HOST", "")])  # two headers arrive joined by a comma

@@ -42,7 +42,7 @@ def _decoder(encoding: str) -> Callable[[Bytes], Iterator[Bytes]]:
         case "" | "identity":
             return _identity
         case "gzip" | "x-gzip":
-            return _gunzipped
+            return _gunzip
         case "zstd":
             return _unzstd
     raise WrongContentType(
@@ -54,7 +54,7 @@ def _identity(data: Bytes) -> Iterator[Bytes]:
     yield data
 
 
-def _gunzipped(data: Bytes) -> Iterator[Bytes]:
+def _gunzip(data: Bytes) -> Iterator[Bytes]:
     stream = zlib.decompressobj(wbits=31)
     view = memoryview(data)
     for start in range(0, len(data), GZIP_CHUNK):

@@ -20,7 +20,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from meshwright.schema import Forbidden, NotFound
 from meshwright.schema.agent import Agent
-from meshwright_service.auth.api_keys import ended
+from meshwright_service.auth.api_keys import is_ended
 from meshwright_service.auth.principals import Principal
 from meshwright_service.common.clock import is_ahead
 from meshwright_service.common.tenant import Tenant
@@ -66,7 +66,7 @@ class Agents:
         """
         with self._database.writing() as connection:
             key_has_ended = select(KeyRow.id).where(
-                KeyRow.id == AgentRow.key, ended(self._database.now)
+                KeyRow.id == AgentRow.key, is_ended(self._database.now)
             )
             may_take_over = or_(AgentRow.key.is_(None), key_has_ended.exists())
             connection.execute(
@@ -131,7 +131,7 @@ class Agents:
         """SQL condition on an agent: its last heartbeat is recent."""
         return is_ahead(AgentRow.heard, self._database.now - self.silent_s, self.silent_s)
 
-    def left_alone(self) -> ColumnElement[bool]:
+    def has_no_agent(self) -> ColumnElement[bool]:
         """SQL condition on a job: a measurement that no live agent can take."""
         could = takes(AgentRow.tenant, AgentRow.id, AgentRow.backend)
         return and_(FOR_AGENTS, ~exists().where(self.alive(), could).correlate(JobRow))

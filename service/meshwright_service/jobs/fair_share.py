@@ -29,7 +29,7 @@ def fair_share() -> tuple[SQLColumnExpression[Any], ...]:
     )
 
 
-def has_less(tenant: Tenant) -> SQLColumnExpression[bool]:
+def has_fewer_running(tenant: Tenant) -> SQLColumnExpression[bool]:
     """SQL condition on a job: its tenant is another one and has fewer running jobs."""
     beside = aliased(JobRow)
     running = select(func.count()).where(

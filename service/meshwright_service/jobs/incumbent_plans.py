@@ -110,7 +110,7 @@ def settle(connection: Connection, job: str, *, now: ColumnElement[float]) -> No
     forget(connection, job)
 
 
-def settle_left(connection: Connection, *, now: ColumnElement[float], lease_s: float) -> None:
+def settle_expired(connection: Connection, *, now: ColumnElement[float], lease_s: float) -> None:
     """Settle all cancelled jobs whose leases have expired."""
     held = is_ahead(JobRow.lease_until, now, lease_s)
     abandoned = select(JobRow.id).join(KeptRow, KeptRow.job == JobRow.id)

@@ -26,7 +26,7 @@ from meshwright_service.common.errors import WorkerLost
 from meshwright_service.common.tenant import Tenant
 from meshwright_service.jobs import events, incumbent_plans
 from meshwright_service.jobs.agents import Agents
-from meshwright_service.jobs.fair_share import fair_share, has_less
+from meshwright_service.jobs.fair_share import fair_share, has_fewer_running
 from meshwright_service.jobs.incumbent_plans import IncumbentPlan
 from meshwright_service.jobs.jobs import FINAL
 from meshwright_service.jobs.kinds import FOR_WORKERS, JobKind
@@ -152,7 +152,7 @@ class Leases:
     def keep(self, claim: Claim, plan: StoredPlan, seconds: Sequence[float] = ()) -> bool:
         """Store the incumbent plan; False if the lease is lost."""
         with self._database.writing() as connection:
-            if _locked(connection, claim) is None:
+            if _lock_row(connection, claim) is None:
                 return False
             best = IncumbentPlan(claim.attempt, plan, seconds)
             incumbent_plans.keep(connection, claim.job, best, now=self._database.now)
@@ -173,7 +173,7 @@ class Leases:
         """
         search_columns: dict[str, Any] = {"seconds": list(seconds), "ended_early": ended_early}
         with self._database.writing() as connection:
-            job = _locked(connection, claim)
+            job = _lock_row(connection, claim)
             if job is None:
                 return "not ours"
             earlier = incumbent_plans.earlier(
@@ -218,7 +218,7 @@ class Leases:
     ) -> bool:
         """Store the solution of a cost graph and end the job, in one transaction."""
         with self._database.writing() as connection:
-            if _locked(connection, claim) is None:
+            if _lock_row(connection, claim) is None:
                 return False
             documents.put_encoded(connection, claim.tenant, solution, now=self._database.now)
             return self._end(
@@ -271,18 +271,22 @@ class Leases:
         """End the job as infeasible, or with its incumbent plan if there is one."""
         body = infeasible.model_dump(mode="json", exclude_none=True)
         why = {"problem": _problem(claim, WorkerLost(f"{HAD_ONE}: {infeasible.detail}"))}
-        return self._without(claim, "succeeded", why, outcome="infeasible", infeasible=body)
+        return self._end_without_plan(
+            claim, "succeeded", why, outcome="infeasible", infeasible=body
+        )
 
     def cut_short(self, claim: Claim, error: MeshwrightError, *, trace: str | None = None) -> Ended:
         """End the job with its incumbent plan and a problem; without a plan it fails with the
         problem. trace: for the operator."""
         why = {"problem": _problem(claim, error), "trace": trace}
-        return self._without(claim, "failed", why, **why)
+        return self._end_without_plan(claim, "failed", why, **why)
 
-    def _without(self, claim: Claim, state: str, why: dict[str, Any], **values: Any) -> Ended:
+    def _end_without_plan(
+        self, claim: Claim, state: str, why: dict[str, Any], **values: Any
+    ) -> Ended:
         """End a search without a plan: with its incumbent plan and `why`, else with `values`."""
         with self._database.writing() as connection:
-            job = _locked(connection, claim)
+            job = _lock_row(connection, claim)
             if job is None:
                 return "not ours"
             best = incumbent_plans.of(connection, claim.job)
@@ -311,7 +315,7 @@ class Leases:
         """Whether a job of another tenant with fewer running jobs waits; reads only."""
         with self._database.reading() as connection:
             waiting = select(JobRow.id).where(
-                FOR_WORKERS, self._losses.is_runnable(), has_less(claim.tenant)
+                FOR_WORKERS, self._losses.is_runnable(), has_fewer_running(claim.tenant)
             )
             return connection.execute(waiting.limit(1)).first() is not None
 
@@ -322,15 +326,17 @@ class Leases:
 
     def lost(self, claim: Claim, *, trace: str) -> bool:
         """Record a loss: the search ended without an answer; queue the job again or end it."""
-        return self._lost(claim, trace, self._losses.lost)
+        return self._requeue(claim, trace, self._losses.lost)
 
     def killed(self, claim: Claim, *, trace: str) -> bool:
         """Record a lapse: another program killed the search; queue the job again or end it."""
-        return self._lost(claim, trace, self._losses.lapsed)
+        return self._requeue(claim, trace, self._losses.lapsed)
 
-    def _lost(self, claim: Claim, trace: str, count: Callable[[Row[Any]], dict[str, Any]]) -> bool:
+    def _requeue(
+        self, claim: Claim, trace: str, count: Callable[[Row[Any]], dict[str, Any]]
+    ) -> bool:
         with self._database.writing() as connection:
-            row = _locked(connection, claim)
+            row = _lock_row(connection, claim)
             if row is None:
                 return False
             columns = {"trace": trace, **count(row)}
@@ -373,7 +379,7 @@ def _problem(claim: Claim, error: MeshwrightError) -> dict[str, Any]:
     return error.problem(instance=f"/v1/jobs/{claim.job}")
 
 
-def _locked(connection: Connection, claim: Claim) -> Row[Any] | None:
+def _lock_row(connection: Connection, claim: Claim) -> Row[Any] | None:
     """The row of a leased job, locked until the end of the transaction; None if it is lost."""
     job_row = select(JobRow.verify, JobRow.key, JobRow.losses, JobRow.lapses).where(_ours(claim))
     row = connection.execute(job_row.with_for_update()).first()

@@ -84,7 +84,7 @@ class Losses:
     def settle(self, connection: Connection) -> None:
         """Queue the jobs whose leases have expired; end jobs at a retry limit and measurements
         that no live agent can take."""
-        incumbent_plans.settle_left(connection, now=self._database.now, lease_s=self._lease_s)
+        incumbent_plans.settle_expired(connection, now=self._database.now, lease_s=self._lease_s)
         lapsed, waits = self.has_lapsed(), JobRow.state == "queued"
         at_limit = or_(
             JobRow.losses >= self._tries.max_losses, JobRow.lapses >= self._tries.max_lapses
@@ -94,7 +94,7 @@ class Losses:
                 JobRow.id, JobRow.kind, JobRow.state, JobRow.attempt, JobRow.trace, JobRow.tenant,
                 JobRow.key, JobRow.plan, JobRow.verify, JobRow.losses, JobRow.lapses,
             )
-            .where(or_(lapsed, and_(waits, or_(at_limit, self._agents.left_alone()))))
+            .where(or_(lapsed, and_(waits, or_(at_limit, self._agents.has_no_agent()))))
             .with_for_update(skip_locked=True)
         ).all()  # fmt: skip
         for row in rows:

@@ -76,7 +76,7 @@ class Retention:
         if not days:
             return 0
         with_events = select(literal(1)).where(JobEventRow.job == JobRow.id).exists()
-        over = self._over(days).where(with_events).limit(AT_ONCE)
+        over = self._ended_before(days).where(with_events).limit(AT_ONCE)
         jobs = connection.execute(over).scalars().all()
         if jobs:
             connection.execute(delete(JobEventRow).where(JobEventRow.job.in_(jobs)))
@@ -98,7 +98,7 @@ class Retention:
             ),
         )
         answers = and_(has_answer(), JobRow.ended_early.is_(False))
-        over = self._over(days).where(or_(~answers, again.exists())).limit(AT_ONCE)
+        over = self._ended_before(days).where(or_(~answers, again.exists())).limit(AT_ONCE)
         deleting(connection)
         jobs = connection.execute(over).scalars().all()
         deletion.delete_jobs(connection, jobs)
@@ -159,7 +159,7 @@ class Retention:
     def _bytes(self, connection: Connection) -> int:
         return deletion.free_bytes(connection, AT_ONCE)
 
-    def _over(self, days: float) -> Select[Any]:
+    def _ended_before(self, days: float) -> Select[Any]:
         """The jobs that ended more than `days` ago."""
         now = self._database.now
         ended = and_(~deletion.is_open(now), JobRow.finished < self._before(days))

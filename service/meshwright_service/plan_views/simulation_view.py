@@ -35,7 +35,7 @@ class RankCurve(BaseModel):
     def shown(self, points: int) -> RankCurve:
         """The curve with at most `points` points."""
         saved, working = np.array(self.saved_bytes), np.array(self.working_bytes)
-        chosen = _fullest(saved + working, points).tolist()
+        chosen = _peaks(saved + working, points).tolist()
         return RankCurve(
             rank=self.rank,
             static_bytes=self.static_bytes,
@@ -63,7 +63,7 @@ SIMULATED = PlanView("simulated 1", simulated)
 
 def _curve(step: SimulatedStep, rank: int) -> RankCurve:
     curve = step.curve(rank)
-    shown = _fullest(curve.total, MOST_POINTS)
+    shown = _peaks(curve.total, MOST_POINTS)
     return RankCurve(
         rank=rank,
         static_bytes=step.static_bytes(rank),
@@ -73,7 +73,7 @@ def _curve(step: SimulatedStep, rank: int) -> RankCurve:
     )
 
 
-def _fullest(total: np.ndarray[Any, Any], points: int) -> np.ndarray[Any, Any]:
+def _peaks(total: np.ndarray[Any, Any], points: int) -> np.ndarray[Any, Any]:
     """The index of the peak in each of `points` intervals of about equal length."""
     if len(total) <= points:
         return np.arange(len(total))

@@ -32,23 +32,23 @@ def _drawing(plan: Plan, graph: Graph) -> Parts:
 
 
 @uncollected  # creates many objects and no garbage
-def _overview_of(sent: Sent) -> Parts:
+def _compute_overview(sent: Sent) -> Parts:
     return _overview(*documents_in(sent))
 
 
 @uncollected
-def _memory_of(sent: Sent) -> Parts:
+def _compute_memory(sent: Sent) -> Parts:
     return _memory(Plan.from_json(sent["plan"]))
 
 
 @uncollected
-def _drawing_of(sent: Sent) -> Parts:
+def _compute_drawing(sent: Sent) -> Parts:
     return _drawing(Plan.from_json(sent["plan"]), Graph.from_json(sent["graph"]))
 
 
-OVERVIEW = PlanView("overview 2", _overview_of)
-MEMORY = PlanView("memory 1", _memory_of)
-DRAWING = PlanView("drawing 1", _drawing_of)
+OVERVIEW = PlanView("overview 2", _compute_overview)
+MEMORY = PlanView("memory 1", _compute_memory)
+DRAWING = PlanView("drawing 1", _compute_drawing)
 
 
 @uncollected

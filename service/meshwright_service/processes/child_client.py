@@ -56,7 +56,7 @@ class Child:
             message = self._messages.get(timeout=timeout_s)
         except queue.Empty:
             return None
-        return self._lost() if message is None else message
+        return self._end_message() if message is None else message
 
     def interrupt(self) -> None:
         """Send SIGTERM: the process ends soon with its best result so far."""
@@ -109,7 +109,7 @@ class Child:
                 self._tail += output
                 del self._tail[:-TAIL]
 
-    def _lost(self) -> dict[str, Any]:
+    def _end_message(self) -> dict[str, Any]:
         self._threads[1].join(timeout=10)
         code = None if self._process is None else self._process.exitcode
         reason = f"the process ended with code {code}"

@@ -106,7 +106,7 @@ class DaskExecutor(Executor):
                 raise ClosedClientError("no worker, or no scheduler, is left")
             there = self._there.submit(_run_on_worker, build, work, args, more)
         except ClosedClientError as failure:
-            self._again(promised, work, args, more, failure)
+            self._run_here(promised, work, args, more, failure)
             return promised
         with self._lock:
             self._open.add(there)
@@ -134,7 +134,7 @@ class DaskExecutor(Executor):
         failure = None if there.cancelled() else there.exception()
         if there.cancelled() or isinstance(failure, LOST):
             if not promised.done() and not self._ended.is_set():
-                self._again(promised, work, args, more, failure or "it is gone")
+                self._run_here(promised, work, args, more, failure or "it is gone")
             return
         if not promised.set_running_or_notify_cancel():
             return
@@ -143,7 +143,7 @@ class DaskExecutor(Executor):
         else:
             promised.set_result(there.result())
 
-    def _again(
+    def _run_here(
         self,
         promised: Future[T],
         work: Callable[..., T],

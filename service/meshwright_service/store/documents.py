@@ -165,7 +165,7 @@ def join(parts: Mapping[str, bytes], rest: Mapping[str, Any]) -> bytes:
 
 def entry(connection: Connection, tenant: Tenant, kind: str, id_: str) -> Entry:
     """The list entry of one document; raises NotFound."""
-    statement = _joined(select(*_ENTRY), tenant, kind).where(HoldingRow.id == id_)
+    statement = _with_holdings(select(*_ENTRY), tenant, kind).where(HoldingRow.id == id_)
     row = connection.execute(statement).first()
     if row is None:
         raise missing(kind, id_)
@@ -180,18 +180,18 @@ def list_documents(
     *conditions: ColumnElement[bool],
 ) -> Page[Entry]:
     """Documents of a kind, newest first. conditions: on their holdings."""
-    statement = _joined(select(*_ENTRY), tenant, kind).where(*conditions)
+    statement = _with_holdings(select(*_ENTRY), tenant, kind).where(*conditions)
     rows, token = read_page(connection, statement, HoldingRow.created, HoldingRow.id, page)
     return Page(tuple(Entry(*row) for row in rows), token)
 
 
-def _held(tenant: Tenant, kind: str) -> ColumnElement[bool]:
+def _of_kind(tenant: Tenant, kind: str) -> ColumnElement[bool]:
     return and_(HoldingRow.tenant == tenant, HoldingRow.kind == kind)
 
 
-def _joined(columns: Select[Any], tenant: Tenant, kind: str) -> Select[Any]:
+def _with_holdings(columns: Select[Any], tenant: Tenant, kind: str) -> Select[Any]:
     joined = columns.select_from(HoldingRow).join(DocumentRow, DocumentRow.id == HoldingRow.id)
-    return joined.where(_held(tenant, kind))
+    return joined.where(_of_kind(tenant, kind))
 
 
 _ENTRY = (

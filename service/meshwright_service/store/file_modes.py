@@ -35,13 +35,13 @@ def tighten(database: Path) -> None:
     Files of another user are unchanged; a warning is logged.
     """
     names = [database.name, *(database.name + suffix for suffix in LOGS)]
-    if _is_of_a_store_alone(database.parent, names):
+    if _is_store_folder(database.parent, names):
         _tighten(database.parent)
     for name in names:
         _tighten(database.with_name(name))
 
 
-def _is_of_a_store_alone(folder: Path, names: list[str]) -> bool:
+def _is_store_folder(folder: Path, names: list[str]) -> bool:
     """Whether a folder holds only the store and is no home directory or shared folder."""
     home = os.path.expanduser("~")  # Path.home() raises for a user without one
     if folder.resolve() == Path(home).resolve() or folder.stat().st_mode & stat.S_ISVTX:

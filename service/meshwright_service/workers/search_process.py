@@ -60,7 +60,7 @@ def search(
         with Reporter(messages) as reporter:
             incumbent_reporter = IncumbentReporter(messages, stop, keep_after_s)
             child_search = _Search(planner, processes, scheduler, limit)
-            message = child_search.of(sent, reporter, stop, incumbent_reporter)
+            message = child_search.run(sent, reporter, stop, incumbent_reporter)
         messages.write(message)
 
 
@@ -68,7 +68,7 @@ class _StopRequested(BaseException):
     """SIGTERM arrived while the views were computed."""
 
 
-def written(plan: Plan, request: Request, stop: StopSignal) -> dict[str, Any]:
+def plan_message(plan: Plan, request: Request, stop: StopSignal) -> dict[str, Any]:
     """The final message of a plan: its stored form, and its views unless SIGTERM arrives."""
 
     def leave(_number: int, _frame: FrameType | None) -> None:
@@ -98,7 +98,7 @@ class _Search:
     scheduler: str
     limit: int
 
-    def of(
+    def run(
         self,
         sent: bytes,
         reporter: Reporter,
@@ -124,7 +124,7 @@ class _Search:
             return {"fault": traceback.format_exc()}
         if answer.plan is not None:
             search_fields = {"seconds": answer.seconds, "ended_early": stop.heeded}
-            return {**written(answer.plan, request, stop), **search_fields}
+            return {**plan_message(answer.plan, request, stop), **search_fields}
         if answer.infeasible is not None:
             return {"infeasible": answer.infeasible.model_dump(mode="json", exclude_none=True)}
         return {"fault": "the planner answered with neither a plan nor an infeasibility"}

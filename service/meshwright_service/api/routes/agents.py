@@ -93,7 +93,7 @@ async def post_lease(
     registered = await run_in_threadpool(service.agents.hear, by, agent)
     if wait <= 0:
         claim = await run_in_threadpool(_claim, service, by, agent, registered.backend)
-        return _leased(service, claim)
+        return _lease_answer(service, claim)
     with service.waits.one(by.tenant):
         return await _wait(request, service, by, agent, registered.backend, wait)
 
@@ -112,7 +112,7 @@ async def _wait(
                 return LeaseAnswer()
             await asyncio.sleep(min(LOOK_S, left_s))
             continue
-        return _leased(service, claim)
+        return _lease_answer(service, claim)
 
 
 def _claim(service: State, by: Principal, agent: str, backend: str) -> Claim | None:
@@ -120,7 +120,7 @@ def _claim(service: State, by: Principal, agent: str, backend: str) -> Claim | N
     return service.leases.claim(agent, mine) if service.leases.has_work(mine) else None
 
 
-def _leased(service: State, claim: Claim | None) -> LeaseAnswer:
+def _lease_answer(service: State, claim: Claim | None) -> LeaseAnswer:
     if claim is None:
         return LeaseAnswer()
     return LeaseAnswer(

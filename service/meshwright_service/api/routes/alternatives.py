@@ -71,8 +71,8 @@ def get_alternatives(request: Request, service: Service, by: Reader, plan: str) 
             PageRequest(size=MOST),
             plan_index.PlanFilter(graph=base.graph, topology=base.topology),
         )
-    points = [_chosen(base), *_considered(base), *_history(base)]
-    points += [_stored(base, other) for other in stored.items if other["id"] != plan]
+    points = [_plan_point(base), *_configuration_points(base), *_history_points(base)]
+    points += [_stored_point(base, other) for other in stored.items if other["id"] != plan]
     alternatives = Alternatives(
         plan=plan,
         capacity_bytes=base.cost.memory_bytes.capacity,
@@ -98,7 +98,7 @@ def with_front(points: list[Point], capacity_bytes: int) -> list[Point]:
     return sorted(marked, key=lambda point: (point.step_ns is None, point.step_ns or 0.0))
 
 
-def _chosen(plan: Plan) -> Point:
+def _plan_point(plan: Plan) -> Point:
     return Point(
         kind="chosen",
         plan=plan.id,
@@ -110,7 +110,7 @@ def _chosen(plan: Plan) -> Point:
     )
 
 
-def _considered(plan: Plan) -> list[Point]:
+def _configuration_points(plan: Plan) -> list[Point]:
     return [
         Point(
             kind="considered",
@@ -127,7 +127,7 @@ def _considered(plan: Plan) -> list[Point]:
     ]
 
 
-def _history(plan: Plan) -> list[Point]:
+def _history_points(plan: Plan) -> list[Point]:
     """The earlier incumbent plans of the search, without the last one, which became the plan."""
     best = plan.search.cost_ns
     return [
@@ -141,18 +141,18 @@ def _history(plan: Plan) -> list[Point]:
     ]
 
 
-def _stored(plan: Plan, other: dict[str, Any]) -> Point:
+def _stored_point(plan: Plan, other: dict[str, Any]) -> Point:
     return Point(
         kind="stored",
         plan=other["id"],
         name=other["name"],
         step_ns=other["step_ns"],
         memory_bytes=other["memory_bytes"],
-        why=_beside(plan, other),
+        why=_difference(plan, other),
     )
 
 
-def _beside(plan: Plan, other: dict[str, Any]) -> str:
+def _difference(plan: Plan, other: dict[str, Any]) -> str:
     reasons = []
     if other["setup"] != plan.setup:
         reasons.append("it is of another setup")

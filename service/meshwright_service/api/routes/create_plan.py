@@ -77,7 +77,7 @@ async def plan(
     submission = Submission(service, by, acceptance, once)
     known = None
     if submission.may_be_known:
-        known = await run_in_threadpool(_known, request, submission, raw)
+        known = await run_in_threadpool(_cached_answer, request, submission, raw)
     if known is None:
         async with raw.reading(request) as body:
             submitted = await run_in_threadpool(submission.of_body, body)
@@ -99,7 +99,7 @@ async def plan(
     return await run_in_threadpool(_response, request, service, by.tenant, submitted)
 
 
-def _known(
+def _cached_answer(
     request: Request, submission: Submission, raw: RawBody
 ) -> tuple[Submitted, Response] | None:
     """The job of a body in the request cache, and the response, in one thread switch."""

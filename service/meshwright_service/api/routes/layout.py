@@ -189,7 +189,7 @@ def _edge(drawing: GraphArrays, line: GraphEdge) -> DrawnEdge:
         target=b.id,
         tensors=tuple(drawing.texts.tensors[tensor] for tensor in line.tensors),
         more_tensors=line.more_tensors,
-        moved=tuple(_moved(drawing, step) for step in line.steps),
+        moved=tuple(_collective(drawing, step) for step in line.steps),
         more_moved=line.more_steps,
         ns=line.ns,
         up=up,
@@ -197,7 +197,7 @@ def _edge(drawing: GraphArrays, line: GraphEdge) -> DrawnEdge:
     )
 
 
-def _moved(drawing: GraphArrays, step: int) -> Moved:
+def _collective(drawing: GraphArrays, step: int) -> Moved:
     texts = drawing.texts
     return Moved.model_construct(
         tensor=texts.tensors[drawing.step_tensor[step]],

@@ -82,7 +82,7 @@ def post_results(
         ours = service.leases.release(claim)
     if not ours:
         cancellation.let_go(service.database, claim)
-        raise _lost(claim)
+        raise _lease_lost(claim)
     return ResultsAnswer(job=measurement)
 
 
@@ -96,7 +96,7 @@ def claim_of(service: State, by: Principal, agent: str, measurement: str, attemp
         raise NotFound(f"no measurement has the id {measurement[:100]!r}")
     claim = Claim(by.tenant, measurement, attempt, row.asked)
     if row.worker != agent:
-        raise _lost(claim)
+        raise _lease_lost(claim)
     return claim
 
 
@@ -104,12 +104,12 @@ def _store(service: State, claim: Claim, agent: Agent, samples: Samples) -> Meas
     row = service.jobs.get(claim.tenant, claim.job)
     if (row.state, row.attempt, row.samples) == ("succeeded", claim.attempt, samples.id):
         with service.database.reading() as connection:
-            return _measured(
+            return _answer(
                 samples, documents.parsed(connection, claim.tenant, Calibration, row.calibration)
             )
     if not service.leases.renew(claim):  # the fit below takes time
         cancellation.let_go(service.database, claim)
-        raise _lost(claim)
+        raise _lease_lost(claim)
     backend, devices = samples.backend, samples.topology.device_count
     if (backend, devices) != (agent.backend, agent.devices):
         raise InvalidInput(
@@ -118,11 +118,11 @@ def _store(service: State, claim: Claim, agent: Agent, samples: Samples) -> Meas
         )
     calibration = fit_calibration(samples)
     if not service.leases.measured(claim, samples, calibration):
-        raise _lost(claim)
-    return _measured(samples, calibration)
+        raise _lease_lost(claim)
+    return _answer(samples, calibration)
 
 
-def _measured(samples: Samples, calibration: Calibration) -> Measured:
+def _answer(samples: Samples, calibration: Calibration) -> Measured:
     assert calibration.fitted is not None
     return Measured(
         id=samples.id,
@@ -132,7 +132,7 @@ def _measured(samples: Samples, calibration: Calibration) -> Measured:
     )
 
 
-def _lost(claim: Claim) -> LeaseLost:
+def _lease_lost(claim: Claim) -> LeaseLost:
     return LeaseLost(
         f"attempt {claim.attempt} at the measurement {claim.job} is over: its lease expired, or it "
         "was cancelled"

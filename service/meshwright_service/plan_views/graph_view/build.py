@@ -47,7 +47,7 @@ def drawing_of(shares: Sequence[OpShare]) -> tuple[GraphArrays, list[OpFacts]]:
 
 
 @dataclass(slots=True)
-class _Numbered:
+class _ModuleNode:
     """A module with its number. parent: -1 for the root. first, last, parts: as in `GraphArrays`.
     sums: of its content. cut: the mesh axes that shard an output in it."""
 
@@ -64,7 +64,7 @@ class _Builder:
     def __init__(self, shares: Sequence[OpShare]) -> None:
         self.shares = shares
         self.tree = tree_of(shares)
-        self.modules: list[_Numbered] = []
+        self.modules: list[_ModuleNode] = []
         self.ops: list[OpShare] = []
         self.module: list[int] = []
         self.axes: Numbering[tuple[str, ...]] = Numbering()
@@ -72,31 +72,31 @@ class _Builder:
         self.collectives: Numbering[str] = Numbering()
         self._walk(self.tree.root, -1)
 
-    def _walk(self, module: Module, parent: int) -> _Numbered:
+    def _walk(self, module: Module, parent: int) -> _ModuleNode:
         number = len(self.modules)
-        numbered = _Numbered(module, parent, first=len(self.ops))
-        self.modules.append(numbered)
+        node = _ModuleNode(module, parent, first=len(self.ops))
+        self.modules.append(node)
         for part in module.parts:
             if isinstance(part, Module):
-                numbered.parts.append(-1 - len(self.modules))
+                node.parts.append(-1 - len(self.modules))
                 child = self._walk(part, number)
                 sums, times = child.sums, max(1, len(part.copies))
-                numbered.cut |= child.cut
+                node.cut |= child.cut
             else:
-                numbered.parts.append(len(self.ops))
+                node.parts.append(len(self.ops))
                 self.ops.append(part)
                 self.module.append(number)
                 sums, times = _sums(part), 1
-                numbered.cut |= axes_of(part)
-            compute_ns, communication_ns, saved, parameters = numbered.sums
-            numbered.sums = (
+                node.cut |= axes_of(part)
+            compute_ns, communication_ns, saved, parameters = node.sums
+            node.sums = (
                 compute_ns + sums[0] * times,
                 communication_ns + sums[1] * times,
                 saved + sums[2] * times,
                 parameters + sums[3] * times,
             )
-        numbered.last = len(self.ops)
-        return numbered
+        node.last = len(self.ops)
+        return node
 
     def arrays(self) -> GraphArrays:
         all_ = {(share.stage, share.own.op): k for k, share in enumerate(self.shares)}
@@ -107,30 +107,30 @@ class _Builder:
         moves, of_arrows = self._moves(arrows)
         steps = [step for _, move_steps in moves for step in move_steps]
         ends = np.cumsum([0, *(len(move_steps) for _, move_steps in moves)])
-        axes = [self.axes.of(tuple(sorted(numbered.cut))) for numbered in self.modules]
+        axes = [self.axes.of(tuple(sorted(node.cut))) for node in self.modules]
         step_axes = [self.axes.of(step.axes) for step in steps]
         step_tensor = [self.tensors.of(step.tensor) for step in steps]
         step_collective = [self.collectives.of(step.collective) for step in steps]
         tensor = [self.tensors.of(arrow.tensor) for arrow in arrows]
         return GraphArrays(
             Texts(
-                modules=[numbered.module.id for numbered in self.modules],
+                modules=[node.module.id for node in self.modules],
                 ops=[share.own.op for share in self.shares],
                 tensors=list(self.tensors.numbers),
                 collectives=list(self.collectives.numbers),
                 axes=[list(names) for names in self.axes.numbers],
             ),
-            parent=_ints([numbered.parent for numbered in self.modules]),
-            first=_ints([numbered.first for numbered in self.modules]),
-            last=_ints([numbered.last for numbered in self.modules]),
-            copies=_ints([max(1, len(numbered.module.copies)) for numbered in self.modules]),
-            ops=_ints([numbered.module.ops for numbered in self.modules]),
-            compute_ns=np.array([numbered.sums[0] for numbered in self.modules], np.float64),
-            communication_ns=np.array([numbered.sums[1] for numbered in self.modules], np.float64),
-            saved_bytes=_ints([numbered.sums[2] for numbered in self.modules]),
-            parameter_bytes=_ints([numbered.sums[3] for numbered in self.modules]),
+            parent=_ints([node.parent for node in self.modules]),
+            first=_ints([node.first for node in self.modules]),
+            last=_ints([node.last for node in self.modules]),
+            copies=_ints([max(1, len(node.module.copies)) for node in self.modules]),
+            ops=_ints([node.module.ops for node in self.modules]),
+            compute_ns=np.array([node.sums[0] for node in self.modules], np.float64),
+            communication_ns=np.array([node.sums[1] for node in self.modules], np.float64),
+            saved_bytes=_ints([node.sums[2] for node in self.modules]),
+            parameter_bytes=_ints([node.sums[3] for node in self.modules]),
             axes=_ints(axes),
-            parts=Csr.of([numbered.parts for numbered in self.modules]),
+            parts=Csr.of([node.parts for node in self.modules]),
             module=_ints(self.module),
             drawn=_ints([all_[key] for key in keys]),
             stage=_ints([share.stage for share in self.shares]),

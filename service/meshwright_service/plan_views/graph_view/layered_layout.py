@@ -38,7 +38,7 @@ def lay(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]]) 
     rows: list[list[int]] = [[] for _ in range(max(layer, default=-1) + 1)]
     for k in range(count):
         rows[layer[k]].append(k)
-    place = _places(rows)
+    place = _initial_places(rows)
     for sweep in range(SWEEPS):
         near = above if sweep % 2 == 0 else below
         for row in rows if sweep % 2 == 0 else rows[::-1]:
@@ -46,10 +46,10 @@ def lay(sizes: Sequence[tuple[float, float]], edges: Sequence[tuple[int, int]]) 
             row.sort(key=lambda k: (means[k], k))
             for position, k in enumerate(row):
                 place[k] = position - (len(row) - 1) / 2
-    return _placed(sizes, rows)
+    return _positions(sizes, rows)
 
 
-def _places(rows: Sequence[Sequence[int]]) -> list[float]:
+def _initial_places(rows: Sequence[Sequence[int]]) -> list[float]:
     position_of = {k: float(position) for row in rows for position, k in enumerate(row)}
     return [position_of[k] for k in range(len(position_of))]
 
@@ -58,7 +58,7 @@ def _mean(near: Sequence[int], place: Sequence[float], default: float) -> float:
     return sum(place[k] for k in near) / len(near) if near else default
 
 
-def _placed(sizes: Sequence[tuple[float, float]], rows: Sequence[Sequence[int]]) -> BoxPositions:
+def _positions(sizes: Sequence[tuple[float, float]], rows: Sequence[Sequence[int]]) -> BoxPositions:
     widths = [sum(sizes[k][0] for k in row) + GAP_X * (len(row) - 1) for row in rows]
     width = max(widths, default=0.0)
     at: dict[int, tuple[float, float]] = {}

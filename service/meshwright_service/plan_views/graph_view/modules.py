@@ -98,16 +98,16 @@ def _fold(module: Module, tree: Tree) -> Hashable:
         previous = parts[-1] if parts else None
         if isinstance(previous, Module) and last == meaning and _are_numbered(previous, part):
             previous.copies = (*(previous.copies or (previous.id,)), part.id)
-            _stand(previous, part, tree)
+            _merge(previous, part, tree)
             continue
         parts.append(part)
         meanings.append(meaning)
         last = meaning
-    module.parts = _boxed(module, parts)
+    module.parts = _divide(module, parts)
     return module.label if not _is_number(module) else "", tuple(meanings)
 
 
-def _stand(first: Module, other: Module, tree: Tree) -> None:
+def _merge(first: Module, other: Module, tree: Tree) -> None:
     """Draw the ops of the first module in place of those of the other and of their folded ops."""
     for a, b in zip(ops_in(first), ops_in(other), strict=True):
         key, folded = (a.stage, a.own.op), (b.stage, b.own.op)
@@ -121,7 +121,7 @@ def _stand(first: Module, other: Module, tree: Tree) -> None:
         tree.drawn_for.setdefault(key, []).extend(also)
 
 
-def _boxed(
+def _divide(
     module: Module, parts: list[Module | OpShare], count: int = 0, each: int = 1
 ) -> list[Module | OpShare]:
     """Divide parts into boxes of BOXED, recursively; each part covers `each` of `count` parts."""
@@ -140,7 +140,7 @@ def _boxed(
         )
         name = f"{start * each}…{min(count, (start + BOXED) * each) - 1}"
         boxes.append(Module(f"{module.id}.{name}" if module.id else name, box_parts, (), ops))
-    return _boxed(module, boxes, count, each * BOXED)
+    return _divide(module, boxes, count, each * BOXED)
 
 
 def _are_numbered(one: Module, other: Module) -> bool:

@@ -76,9 +76,9 @@ def facts_of(share: OpShare) -> OpFacts:
         op_kind=op.kind,
         stage=share.stage,
         strategy={factor: on for factor, on in op.strategy.items() if on},
-        read=_lying(share.inputs),
-        made=_lying(share.outputs),
-        parameters=_at_rest(share),
+        read=_op_tensors(share.inputs),
+        made=_op_tensors(share.outputs),
+        parameters=_parameter_layouts(share),
     )
 
 
@@ -120,7 +120,7 @@ def _steps(move: Redistribution, direction: Direction, steps: tuple[Step, ...]) 
         )
 
 
-def _lying(tensors: tuple[Lying, ...]) -> tuple[OpTensor, ...]:
+def _op_tensors(tensors: tuple[Lying, ...]) -> tuple[OpTensor, ...]:
     return tuple(
         OpTensor(
             tensor=lying.tensor,
@@ -131,7 +131,7 @@ def _lying(tensors: tuple[Lying, ...]) -> tuple[OpTensor, ...]:
     )
 
 
-def _at_rest(share: OpShare) -> tuple[ParameterLayouts, ...]:
+def _parameter_layouts(share: OpShare) -> tuple[ParameterLayouts, ...]:
     return tuple(
         ParameterLayouts(
             tensor=parameter.tensor,

@@ -114,11 +114,11 @@ def _lines(drawing: GraphArrays, boxes: list[GraphBox], at: Ints) -> list[GraphE
     """The edges between visible boxes; arrows between the same two boxes are merged."""
     source, target = at[drawing.maker], at[drawing.reader]
     apart = np.flatnonzero(source != target)
-    pairs, of = _numbered(source[apart] * len(boxes) + target[apart])
+    pairs, of = _distinct(source[apart] * len(boxes) + target[apart])
     count = len(pairs)
-    tensors, tensor_line = _each_once(drawing.tensor[apart], of)
+    tensors, tensor_line = _distinct_per_edge(drawing.tensor[apart], of)
     moves, owner = drawing.moves.rows(apart)
-    moves, move_line = _each_once(moves, of[owner])
+    moves, move_line = _distinct_per_edge(moves, of[owner])
     ns = np.bincount(move_line, drawing.move_ns[moves], count)
     steps, owner = drawing.steps.rows(moves)
     step_line = move_line[owner]
@@ -139,7 +139,7 @@ def _lines(drawing: GraphArrays, boxes: list[GraphBox], at: Ints) -> list[GraphE
     ]
 
 
-def _numbered(values: Ints) -> tuple[Ints, Ints]:
+def _distinct(values: Ints) -> tuple[Ints, Ints]:
     """The distinct values in order of first occurrence, and the index of each value in them."""
     distinct, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     order = np.argsort(first)
@@ -148,7 +148,7 @@ def _numbered(values: Ints) -> tuple[Ints, Ints]:
     return distinct[order], number[inverse]
 
 
-def _each_once(values: Ints, lines: Ints) -> tuple[Ints, Ints]:
+def _distinct_per_edge(values: Ints, lines: Ints) -> tuple[Ints, Ints]:
     """The distinct values of each edge, ordered by edge and first occurrence; and their edges."""
     width = int(values.max(initial=0)) + 1
     _, first = np.unique(lines * width + values, return_index=True)
@@ -174,7 +174,7 @@ def _lay(root: GraphBox, lines: list[GraphEdge]) -> None:
     parents = {child.id: box for box in all_ for child in box.boxes}
     siblings: dict[str, list[tuple[str, str]]] = {}
     for line in lines:
-        met = _meeting(line.source, line.target, parents)
+        met = _common_box(line.source, line.target, parents)
         if met is not None:
             siblings.setdefault(met[0].id, []).append((met[1].id, met[2].id))
     for box in reversed(all_):
@@ -198,7 +198,7 @@ def _lay(root: GraphBox, lines: list[GraphEdge]) -> None:
             child.y += box.y
 
 
-def _meeting(
+def _common_box(
     one: GraphBox, other: GraphBox, parents: dict[str, GraphBox]
 ) -> tuple[GraphBox, GraphBox, GraphBox] | None:
     """The innermost common box, and its two child boxes that contain the two boxes."""
