@@ -42,7 +42,7 @@ class Numbering(Generic[H]):
 
 def drawing_of(shares: Sequence[OpShare]) -> tuple[GraphArrays, list[OpFacts]]:
     """The arrays of the graph view, and the facts of every drawn op, by its number."""
-    builder = _Builder(shares)
+    builder = _ArraysBuilder(shares)
     return builder.arrays(), [facts_of(share) for share in builder.ops]
 
 
@@ -60,7 +60,7 @@ class _ModuleNode:
     cut: set[str] = field(default_factory=set)
 
 
-class _Builder:
+class _ArraysBuilder:
     def __init__(self, shares: Sequence[OpShare]) -> None:
         self.shares = shares
         self.tree = tree_of(shares)
