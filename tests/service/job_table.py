@@ -55,7 +55,7 @@ class Table:
                 request="request_1",
                 graph=graph.id,
                 topology=topology.id,
-                asked={},
+                options={},
                 verify=verify,
             )
 

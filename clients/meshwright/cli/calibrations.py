@@ -14,7 +14,7 @@ from meshwright.cli.stored import SERVER, service_of
 from meshwright.client import Client
 from meshwright.common.files import read_document
 from meshwright.common.units import show_ns
-from meshwright.plugins.planner import find_teller
+from meshwright.plugins.planner import find_residuals_function
 from meshwright.schema import Calibration
 from meshwright.schema.curves import DeviceCurves
 from meshwright.schema.residuals import Residuals
@@ -55,7 +55,11 @@ def show(
     asked = service_of(server, calibration)
     if asked is None:
         own = read_document(Path(calibration), Calibration)
-        found = None if samples is None else find_teller()(own, read_document(samples, Samples))
+        found = (
+            None
+            if samples is None
+            else find_residuals_function()(own, read_document(samples, Samples))
+        )
     else:
         with Client(asked) as client:
             own, found = client.get_calibration(calibration), client.residuals(calibration)

@@ -115,7 +115,7 @@ class ResidualsFunction(Protocol):
     def __call__(self, calibration: Calibration, samples: Samples) -> Residuals: ...
 
 
-def find_teller() -> ResidualsFunction:
+def find_residuals_function() -> ResidualsFunction:
     """The residuals function; Unavailable where none is installed."""
     return cast(
         ResidualsFunction,

@@ -1,4 +1,4 @@
-"""The application: everything under one roof."""
+"""The FastAPI application, its routers and its middleware."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from meshwright_service.api.long_polls import LongPolls
 from meshwright_service.api.middleware.authentication import Guard
 from meshwright_service.api.middleware.compression import Compression
 from meshwright_service.api.middleware.host_check import Hosts
-from meshwright_service.api.middleware.not_modified import Unchanged
+from meshwright_service.api.middleware.not_modified import NotModified
 from meshwright_service.api.middleware.request_log import Requests
 from meshwright_service.api.query_parameters import check_parameters
 from meshwright_service.api.routes import (
@@ -64,7 +64,7 @@ from meshwright_service.observability.logs import log_changes
 from meshwright_service.observability.process_metrics import Metrics
 from meshwright_service.plan_views.explanations import Explanations
 from meshwright_service.plan_views.graph_view_cache import Drawings
-from meshwright_service.plan_views.plan_cache import Inspected
+from meshwright_service.plan_views.plan_cache import PlanCache
 from meshwright_service.plan_views.view_cache import PlanViews
 from meshwright_service.store.database import Database
 from meshwright_service.workers.retention_thread import Pruner
@@ -77,9 +77,9 @@ def create_app(
     planner: str | None = None,
     schemes: Sequence[Scheme] = SCHEMES,
 ) -> FastAPI:
-    """The service. The database is brought up to date, and the workers run, while the app does.
+    """Create the application. Its lifespan opens the database and runs the workers.
 
-    planner: over the one in the settings. schemes: of authentication.
+    planner: overrides the setting. schemes: of authentication.
     """
     settings = settings or Settings()
     if planner is not None:
@@ -91,7 +91,7 @@ def create_app(
         lifespan=_lifespan,
         docs_url=None,
         redoc_url=None,
-        redirect_slashes=False,  # behind a proxy they would name http:// and send a key there
+        redirect_slashes=False,  # behind a proxy they would name http:// and leak the key
     )
     service = build(settings, schemes)
     app.state.service = service
@@ -103,8 +103,8 @@ def create_app(
     )  # fmt: skip
     for resource in resources:
         app.include_router(resource.router, dependencies=[Depends(check_parameters)])
-    app.include_router(pages.router)  # the query of a page is the page's own
-    app.add_middleware(Unchanged, shelves=service.shelves)
+    app.include_router(pages.router)  # without check_parameters: pages parse their query
+    app.add_middleware(NotModified, paths=service.document_paths)
     app.add_middleware(Compression)
     app.add_middleware(
         Guard,
@@ -118,7 +118,7 @@ def create_app(
 
 
 def build(settings: Settings, schemes: Sequence[Scheme] = SCHEMES) -> State:
-    """What the API and workers share, nothing started."""
+    """Create the shared state of the API and the workers, without starting anything."""
     database = Database(settings.database)
     registered = Agents(database, silent_s=settings.agent_silent_s)
     tries = RetryLimits(settings.max_losses, settings.max_lapses, settings.retry_s)
@@ -132,7 +132,7 @@ def build(settings: Settings, schemes: Sequence[Scheme] = SCHEMES) -> State:
     views = PlanViews(database, settings)
     return State(
         settings, database, keys, Authentication(keys, schemes=schemes), jobs_, registered, leases,
-        workers, metrics_, pruner, Inspected(database), views, Drawings(views),
+        workers, metrics_, pruner, PlanCache(database), views, Drawings(views),
         Explanations(database, settings), BodyMemory(settings.max_buffer_bytes),
         LongPolls(settings.max_waits), Idempotency(database, kept_s=settings.idempotency_s),
     )  # fmt: skip

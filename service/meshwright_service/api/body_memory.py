@@ -1,12 +1,12 @@
-"""The memory of request bodies in one process.
+"""Memory limit of the request bodies in one process.
 
-Two things are bounded, each with a share by tenant:
+Two limits apply, each shared fairly between tenants:
 
-- the budget (`BodyShares`): bytes that have arrived, and the weight of small bodies that are read.
-- the turns (`BodyTurns`): a body that weighs more than 1/LARGE_PART of the budget is read alone.
+- the budget (`BodyShares`): arrived bytes, and the weight of small bodies that are being read.
+- the turns (`BodyTurns`): a body of more than 1/LARGE_PART of the budget is read alone.
 
-So bodies take at most the budget and one large body. Python reads one body at a time anyway:
-turns cost no throughput.
+So bodies take at most the budget and one large body. Python parses one body at a time, so turns
+cost no throughput.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WAIT_S = 20.0  # chosen: below the 60 s after which clients and proxies give up
 
 
 class BodyMemory:
-    """Admission of bodies; of the event loop's thread alone. limit: the budget, in bytes."""
+    """Admission of bodies, for the event loop's thread only. limit: the budget, in bytes."""
 
     def __init__(self, limit: int, *, wait_s: float = WAIT_S) -> None:
         self.shares = BodyShares(limit)
@@ -34,12 +34,12 @@ class BodyMemory:
         self._weighed = BodyTurns(WEIGHED_AT_ONCE, wait_s=wait_s)
 
     def weighing(self, tenant: Tenant) -> AbstractAsyncContextManager[None]:
-        """A turn to decode a body and count it; raises Busy."""
+        """A turn to decode a body and measure its weight; raises Busy."""
         return self._weighed.turn(tenant)
 
     @asynccontextmanager
     async def reading(self, tenant: Tenant, weight: int) -> AsyncIterator[None]:
-        """Room for a body of this weight while it is read; raises Busy."""
+        """Reserve memory for a body of this weight while it is read; raises Busy."""
         if weight > self._large_bytes:
             async with self.large.turn(tenant):
                 yield

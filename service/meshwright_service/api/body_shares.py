@@ -1,7 +1,7 @@
-"""Shares: a budget of memory that tenants divide.
+"""Fair shares of a memory budget between tenants.
 
-A tenant may hold half of what the other tenants leave. One tenant alone holds half of the budget,
-the next one a quarter: there is always room for a tenant that holds nothing.
+A tenant may hold half of the memory that the other tenants leave. The first tenant holds at most
+half of the budget, the next one a quarter; there is always room for another tenant.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from collections import Counter
 from meshwright_service.common.errors import Busy
 from meshwright_service.common.tenant import Tenant
 
-PART = 2  # chosen: a tenant holds 1 / PART of what the others leave
+PART = 2  # chosen: a tenant holds at most 1 / PART of the rest
 
 
 class BodyShares:
-    """The bytes that each tenant holds of one budget; of the event loop's thread alone."""
+    """The bytes that each tenant holds of one budget, for the event loop's thread only."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -27,7 +27,7 @@ class BodyShares:
         return self._held[tenant]
 
     def take(self, tenant: Tenant, count: int) -> None:
-        """Hold more bytes for a tenant; raises Busy beyond its share."""
+        """Reserve bytes for a tenant; raises Busy beyond its share."""
         held = self._held[tenant]
         if (held + count) * PART > self._limit - (self._total - held):
             raise Busy(
@@ -38,7 +38,7 @@ class BodyShares:
         self._total += count
 
     def give(self, tenant: Tenant, count: int) -> None:
-        """Hold less."""
+        """Release bytes of a tenant."""
         self._total -= count
         self._held[tenant] -= count
         if not self._held[tenant]:

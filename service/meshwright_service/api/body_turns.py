@@ -1,4 +1,4 @@
-"""Turns: work on bodies that few requests may do at one time, in turns by tenant."""
+"""Turns: a semaphore for work on bodies that is fair between tenants."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from meshwright_service.common.tenant import Tenant
 
 
 class BodyTurns:
-    """`slots` turns at one time; of the event loop's thread alone.
+    """A semaphore with `slots` turns, for the event loop's thread only.
 
-    The next turn is of the tenant that has the fewest at the moment; of several, of the one that
-    had none for longest. A tenant with a thousand bodies delays another tenant by one of them.
+    The next turn goes to the tenant with the fewest current turns; of equals, to the one that had
+    none for longest. A tenant with a thousand bodies delays another tenant by one of them.
     """
 
     def __init__(self, slots: int, *, wait_s: float) -> None:
@@ -26,12 +26,12 @@ class BodyTurns:
         self._waiting: dict[Tenant, deque[asyncio.Future[None]]] = {}
 
     def waiting(self) -> int:
-        """The requests that wait for a turn."""
+        """The number of requests that wait for a turn."""
         return sum(map(len, self._waiting.values()))
 
     @asynccontextmanager
     async def turn(self, tenant: Tenant) -> AsyncIterator[None]:
-        """A turn, as long as this lasts; raises Busy where none comes in time."""
+        """Hold a turn for the block; raises Busy after the wait timeout."""
         if self._free:
             self._start(tenant)
         else:
@@ -50,7 +50,7 @@ class BodyTurns:
         except BaseException as failure:
             if turn.cancelled():
                 self._leave(tenant, turn)
-            else:  # the turn came at the moment of the cancellation
+            else:  # the turn was granted at the moment of the cancellation
                 self._end(tenant)
             if not isinstance(failure, TimeoutError):
                 raise

@@ -1,13 +1,13 @@
-"""The weight of a body: the memory that reading it takes, known before it is read.
+"""The weight of a body: an estimate of the memory that parsing it takes.
 
     weight = VALUE_BYTES * values + TEXT_BYTES * width * decoded bytes
 
-values: the commas and opening brackets of the body. width: bytes of a character in Python, 1 where
-the body is ASCII without escapes, else up to 4.
+values: the commas and opening brackets of the body. width: bytes of a character in Python: 1 for
+ASCII without escapes, else 4.
 
-Both constants are peaks of resident memory over reading a graph (JSON, document, canonical text,
-compression), of bodies that consist of one kind of value: 1,000,000 to 4,000,000 values, and
-strings of 60,000 characters in 20 MB. CPython 3.11, pydantic 2.14.
+Both constants are peaks of resident memory of reading a graph (JSON, document, canonical text,
+compression). The bodies had one kind of value: 1,000,000 to 4,000,000 values, or strings of 60,000
+characters in 20 MB. CPython 3.11, pydantic 2.14.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ WIDEST = 4  # bytes of a character beyond U+FFFF
 
 
 def body_weight(encoding: str, data: Bytes, limits: Limits) -> int:
-    """In bytes, of a body as it was sent; raises TooLarge or DamagedBody.
+    """The weight of a body as sent, in bytes; raises TooLarge or DamagedBody.
 
-    The decoded body is counted piece by piece, and is not held.
+    The body is decoded in pieces and not held.
     """
     decoded_bytes = values = 0
     is_wide = False

@@ -1,4 +1,4 @@
-"""The body of POST /v1/cost-graphs:solve: a file of the contest's format, and options."""
+"""The body of POST /v1/cost-graphs:solve: a cost graph file and options."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ class CostGraphRequest(CostGraphFile):
 class CostGraphOrder:
     """The cost graph of a request, and its options.
 
-    request: the digest of all that decides the solution. body: the options, and the cost graph by
-    id. document: the cost graph, where it came inline.
+    request: the digest of all inputs of the solution. body: the options, and the cost graph by id.
+    document: an inline cost graph.
     """
 
     request: str
@@ -68,9 +68,9 @@ class CostGraphOrder:
 
 
 def read_order(body: Body, solver: str) -> CostGraphOrder:
-    """Read a body; raises NotJson, and InvalidInput or RequestError with a pointer into it.
+    """Parse a body; raises NotJson, and InvalidInput or RequestError with a pointer into it.
 
-    The request digest covers the solver's name and build: another one may find another choice.
+    The request digest covers the name and build of the solver, which decide the solution.
     """
     request = _read(body)
     has_problem = "problem" in request.model_fields_set

@@ -1,8 +1,8 @@
-"""From the body of POST /v1/cost-graphs:solve to the job that answers it.
+"""Submission of a cost graph: from the body of POST /v1/cost-graphs:solve to its job.
 
-read       the cost graph and the options; the cost graph as it is stored   `read_order`
-look up    the newest job that answers                                      `_answering_job`
-queue      in a transaction that looks up once more                         `queue_once`
+read       the cost graph and the options; encode the cost graph   `read_order`
+look up    the newest job that answers                             `_answering_job`
+queue      in a transaction that looks up again                    `queue_once`
 """
 
 from __future__ import annotations
@@ -26,10 +26,9 @@ from meshwright_service.store import documents
 
 @dataclass(frozen=True, slots=True)
 class CostGraphSubmission:
-    """How one principal submits one cost graph. Every method is for a thread, not the event loop.
+    """The submission of one cost graph by one principal. Methods block: call them in a thread.
 
-    acceptance: the stored answers that will do; None for a new search whatever is stored. once: the
-    idempotency key.
+    acceptance: of stored answers; None for a new search. once: the idempotency key.
     """
 
     service: State
@@ -38,8 +37,10 @@ class CostGraphSubmission:
     once: Once | None
 
     def of_body(self, body: Body) -> Submitted:
-        """The job of a body, which is queued where nothing answers yet; raises the error of what is
-        wrong with the body, with a pointer into it."""
+        """The job that answers a body, queued if there is none.
+
+        Raises the error of an invalid body, with a pointer into it.
+        """
         service = self.service
         order = read_order(body, service.settings.cost_graph_solver)
         job = None
@@ -67,7 +68,7 @@ class CostGraphSubmission:
         return answering_job(self.service, self.by, self.acceptance, order.request, connection)
 
     def _job_id(self, connection: Connection, order: CostGraphOrder, known: Row[Any] | None) -> str:
-        """Of the job that answers, or of a new one."""
+        """The id of the answering job, or of a new job."""
         if known is not None:
             return str(known.id)
         tenant = self.by.tenant
@@ -84,5 +85,5 @@ class CostGraphSubmission:
             self.by,
             request=order.request,
             cost_graph=order.cost_graph,
-            asked=order.body,
+            options=order.body,
         )

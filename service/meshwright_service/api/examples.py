@@ -1,4 +1,4 @@
-"""One body for each endpoint that takes one, as the OpenAPI document shows them."""
+"""Example bodies of the endpoints for the OpenAPI document."""
 
 from __future__ import annotations
 

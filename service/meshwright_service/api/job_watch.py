@@ -1,11 +1,11 @@
-"""Waiting for changes of jobs: one query for all requests of a process that wait.
+"""Job watch: one query detects job changes for all waiting requests of a process.
 
-The watch reads a version of every job that is followed, in one query, and wakes the requests whose
-job has another version than before. Its load does not grow with the number of requests that wait
-for the same job, and is bounded in total: queries take at most `SHARE` of one core, and requests
-are woken one after another, tenants in turn (`meshwright_service.api.wakes`).
+The watch reads a version of every followed job in one query, and wakes the requests of each changed
+job. Its load does not grow with the number of requests that wait for the same job. It is bounded:
+queries take at most `SHARE` of one core, and requests are woken one after another, tenants in turn
+(`meshwright_service.api.wakes`).
 
-Everything here belongs to the event loop's thread.
+All code here runs in the event loop's thread.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from meshwright_service.api.wakes import Wakes
 from meshwright_service.common.tenant import Tenant
 from meshwright_service.jobs.jobs import Jobs
 
-LOOK_S = 0.1  # chosen: between two queries for versions
-CLOSE_S = 5.0  # chosen: for the last query, when the process stops
-SHARE = 0.1  # chosen: of one core, for these queries
+LOOK_S = 0.1  # chosen: minimum interval of two queries
+CLOSE_S = 5.0  # chosen: timeout of the last query when the process stops
+SHARE = 0.1  # chosen: maximum share of one core for the queries
 
 T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class _Followed:
-    """A job with the requests that follow it; reads: what they read of this version, shared."""
+class _FollowedJob:
+    """A job with its followers. reads: their shared reads of this version."""
 
     followers: list[Follower] = field(default_factory=list)
     version: object = None
@@ -45,23 +45,26 @@ class _Followed:
 class Follower:
     """One request that waits for changes of one job."""
 
-    def __init__(self, tenant: Tenant, followed: _Followed) -> None:
+    def __init__(self, tenant: Tenant, followed: _FollowedJob) -> None:
         self.tenant = tenant
         self._followed = followed
         self._changed = asyncio.Event()
 
     async def read(self, key: Hashable, read: Callable[[], T]) -> T:
-        """The answer of `read`, in a thread, once for all followers of the job that ask for the
-        same key between two changes. What it tells is at most one look old."""
+        """The result of `read`, which runs in a thread.
+
+        All followers of the job that use the same key between two changes share one call. The
+        result is at most LOOK_S old.
+        """
         reads = self._followed.reads
         if key not in reads:
             reads[key] = asyncio.ensure_future(run_in_threadpool(read))
-            reads[key].add_done_callback(_heard)
+            reads[key].add_done_callback(_retrieve_exception)
         answer: T = await asyncio.shield(reads[key])
         return answer
 
     async def change(self, timeout_s: float) -> None:
-        """Wait until the job has changed since the last change, or the time is over."""
+        """Wait for the next change of the job, at most `timeout_s`."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), timeout_s)
         self._changed.clear()
@@ -71,19 +74,19 @@ class Follower:
 
 
 class JobWatch:
-    """The jobs that requests of this process follow. stopping: once set, every follower wakes."""
+    """The followed jobs of this process. stopping: wakes every follower once it is set."""
 
     def __init__(self, jobs: Jobs, stopping: threading.Event) -> None:
         self._jobs = jobs
         self._stopping = stopping
-        self._followed: dict[str, _Followed] = {}
+        self._followed: dict[str, _FollowedJob] = {}
         self._wakes = Wakes()
         self._looking: asyncio.Task[None] | None = None
 
     @contextmanager
     def follow(self, tenant: Tenant, job: str) -> Iterator[Follower]:
-        """Follow a job, which the tenant has, for as long as this lasts."""
-        followed = self._followed.setdefault(job, _Followed())
+        """Follow a job of the tenant for the block."""
+        followed = self._followed.setdefault(job, _FollowedJob())
         follower = Follower(tenant, followed)
         followed.followers.append(follower)
         if self._looking is None or self._looking.done():
@@ -96,7 +99,7 @@ class JobWatch:
                 del self._followed[job]
 
     async def close(self) -> None:
-        """Wait for the end of the query that runs, once the process stops."""
+        """Wait for the end of the last query when the process stops."""
         if self._looking is not None:
             await asyncio.wait([self._looking], timeout=CLOSE_S)
 
@@ -107,7 +110,7 @@ class JobWatch:
             try:
                 versions = await run_in_threadpool(self._jobs.versions, jobs)
             except SQLAlchemyError:
-                # each request asks for itself, and answers what the database does
+                # wake all: each request queries the database itself and reports its error
                 versions = {job: object() for job in jobs}
             for job, followed in list(self._followed.items()):
                 version = versions.get(job)
@@ -123,7 +126,7 @@ class JobWatch:
                 follower.wake()
 
 
-def _heard(read: asyncio.Future[Any]) -> None:
-    """A failure is the followers' that wait for it; there may be none any more."""
+def _retrieve_exception(read: asyncio.Future[Any]) -> None:
+    """Retrieve the exception of a read that no follower may await any more."""
     if not read.cancelled():
         read.exception()

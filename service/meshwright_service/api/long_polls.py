@@ -1,4 +1,4 @@
-"""Requests that wait: so many of a tenant at one time, since each asks the database again."""
+"""Limit of the waiting requests of a tenant, because each queries the database repeatedly."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from meshwright_service.common.tenant import Tenant
 
 
 class LongPolls:
-    """The requests of this process that wait; of the event loop's thread alone."""
+    """The waiting requests of this process, for the event loop's thread only."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._waiting: Counter[Tenant] = Counter()
 
     def count(self, tenant: Tenant) -> int:
-        """How many of a tenant wait."""
+        """The number of waiting requests of a tenant."""
         return self._waiting[tenant]
 
     @contextmanager
     def one(self, tenant: Tenant) -> Iterator[None]:
-        """One more, as long as this lasts; raises TooManyWaits."""
+        """Count one more waiting request for the block; raises TooManyWaits."""
         if self._waiting[tenant] >= self._limit:
             raise TooManyWaits(
-                f"{self._limit} requests of yours wait here already; end some, or ask without a "
-                "wait and again later"
+                f"the tenant has {self._limit} waiting requests, which is the limit. End some, or "
+                "poll without a wait"
             )
         self._waiting[tenant] += 1
         try:

@@ -1,4 +1,4 @@
-"""The OpenAPI document: FastAPI's, with our problems in place of its own errors."""
+"""The OpenAPI document: FastAPI's, with problem documents in place of its error schemas."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ BODIES: dict[str, type[BaseModel]] = {
     "/v1/plans/{plan}/labels": LabelChange,
 }
 WITH_BODY = ("400", "408", "413", "415", "422")
-# what counts as a job, or waits for one
+# endpoints that queue a job or wait for one
 QUEUES = ("/v1/plan", ":solve", ":measure", "/explain", "/lease", "/v1/jobs/{job}", "/events")
-# what the endpoint needs is another's now, or nobody's
+# endpoints that need an agent, a lease or an exact export
 CONFLICTS = (":measure", "/heartbeat", "/results", "/exports/{target}")
-# documents are named in the query or the body, not in the path
+# endpoints that name documents in the query or the body
 NAMES_OTHERS = (
     "/v1/plan",
     "/v1/cost-graphs:solve",
@@ -52,27 +52,27 @@ NAMES_OTHERS = (
     "/v1/calibrations:measure",
 )
 STATUS = {
-    "400": "The request cannot be read: too long a line, or a body that is no JSON or damaged",
-    "401": "There is no key, or it is unknown, revoked or expired",
-    "403": "The key lacks the scope, or the page of another host sent this",
-    "404": "There is no such document",
+    "400": "The request is malformed: a long line, or a body that is not JSON or damaged",
+    "401": "The key is missing, unknown, revoked or expired",
+    "403": "The key lacks the scope, or a page of another origin sent the request",
+    "404": "The document does not exist",
     "408": "The body did not arrive in time",
-    "409": "What this needs is not there: words of the target, an agent, the lease of an attempt",
+    "409": "A precondition is missing: an exact export, an agent or the lease of an attempt",
     "413": "The body or the document is too large",
-    "415": "The body has a type that is not understood",
-    "421": "The service is not called so",
+    "415": "The media type or the content encoding is not supported",
+    "421": "The Host header does not name the service",
     "422": "A parameter or the document is not valid",
-    "429": "The tenant has too many jobs, or waits; Retry-After says when to ask again",
-    "503": "The service cannot work now",
+    "429": "The tenant has too many jobs or waiting requests; Retry-After states when to retry",
+    "503": "The service is not available",
 }
 HEADER: dict[str, dict[str, Any]] = {
-    name: {"description": said, "schema": {"type": "string"}}
-    for name, said in {
-        "X-Request-ID": "The caller's, or one that was made: the log names it",
-        "ETag": "Names the answer; If-None-Match with it is answered 304",
-        "Location": "The path of what was made, where that has one, or of the job",
+    name: {"description": description, "schema": {"type": "string"}}
+    for name, description in {
+        "X-Request-ID": "The id of the request in the log, from the client or new",
+        "ETag": "The entity tag; If-None-Match with it is answered with 304",
+        "Location": "The path of the created resource or of the job",
         "Retry-After": "Seconds",
-        "WWW-Authenticate": "The challenge of every authentication scheme",
+        "WWW-Authenticate": "The challenges of the authentication schemes",
     }.items()
 }
 HEADERS: dict[str, tuple[str, ...]] = {
@@ -92,15 +92,15 @@ def install(app: FastAPI) -> None:
             app.openapi_schema = document(app)
         return app.openapi_schema
 
-    app.openapi = once  # type: ignore[method-assign]  # the way that FastAPI documents
+    app.openapi = once  # type: ignore[method-assign]  # as FastAPI documents it
 
 
 def document(app: FastAPI) -> dict[str, Any]:
     """The OpenAPI document of the app."""
-    made = get_openapi(
+    openapi = get_openapi(
         title=app.title, version=app.version, description=app.description, routes=app.routes
     )
-    schemas = made["components"]["schemas"]
+    schemas = openapi["components"]["schemas"]
     for name in ("HTTPValidationError", "ValidationError"):
         schemas.pop(name, None)
     schemas["Problem"] = PROBLEM_SCHEMA
@@ -109,15 +109,15 @@ def document(app: FastAPI) -> dict[str, Any]:
         for name, schema in body.pop("$defs", {}).items():
             schemas.setdefault(name, schema)
         schemas.setdefault(model.__name__, body)
-    schemas["Observation"]["required"].remove("plan")  # the path says it
+    schemas["Observation"]["required"].remove("plan")  # the path names it
     service: State = app.state.service
     schemes = service.authentication.schemes
-    made["components"]["securitySchemes"] = {scheme.name: scheme.security for scheme in schemes}
+    openapi["components"]["securitySchemes"] = {scheme.name: scheme.security for scheme in schemes}
     security: list[dict[str, Any]] = [{scheme.name: []} for scheme in schemes]
-    for path, methods in made["paths"].items():
+    for path, methods in openapi["paths"].items():
         for method, operation in methods.items():
             _describe(path, method, operation, security)
-    return made
+    return openapi
 
 
 def _describe(
@@ -149,7 +149,7 @@ def _describe(
         statuses.add("503")
     has_etag = path.count("/") == 3 or path.endswith(("/certificate", "/simulation"))
     if path.startswith("/v1/") and method == "get" and has_etag and "jobs" not in path:
-        responses["304"] = {"description": "The caller has it: If-None-Match names its ETag"}
+        responses["304"] = {"description": "Not modified: If-None-Match names the ETag"}
     for status in sorted(statuses):
         responses[status] = {
             "description": STATUS[status],

@@ -1,4 +1,4 @@
-"""A planning request: its body with documents by id, its digest, and its documents."""
+"""Planning requests: the body of POST /v1/plan, its digest and its documents."""
 
 from __future__ import annotations
 
@@ -53,11 +53,12 @@ class Terms(Wishes, Document):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request whose documents are named by id. `documents` are those that came inline.
+class PlanOrder:
+    """A planning request with its documents by id.
 
-    verify: the plan is to have a certificate. It is no part of `request` and `body`, which say what
-    decides the plan: a stored plan answers either way, and is verified without a new search.
+    request: the digest of all inputs of the plan. body: the request with ids. documents: the inline
+    documents. verify: whether the plan needs a certificate; not part of `request` and `body`,
+    because a stored plan can be verified without a new search.
     """
 
     request: str
@@ -74,10 +75,10 @@ class Asked:
         return str(self.body["topology"])
 
 
-def understand(body: Mapping[str, Any], planner: str) -> Asked:
-    """Read the body of POST /v1/plan; raises the error of the part that is wrong.
+def understand(body: Mapping[str, Any], planner: str) -> PlanOrder:
+    """Parse the body of POST /v1/plan; raises the error of its invalid part.
 
-    The request digest covers the planner's name and build: another one may find another plan.
+    The request digest covers the name and build of the planner, which decide the plan.
     """
     for field in body:
         if field not in FIELDS:
@@ -91,7 +92,7 @@ def understand(body: Mapping[str, Any], planner: str) -> Asked:
     calibration = _part(body, "calibration", Calibration) if body.get("calibration") else None
     terms = Terms.from_dict({field: body[field] for field in REST if field in body})
     inline = [part for part in (graph, topology, setup, calibration) if isinstance(part, Document)]
-    asked: dict[str, Any] = {
+    order_body: dict[str, Any] = {
         "graph": _id(graph),
         "topology": _id(topology),
         "setup": setup.id,
@@ -99,56 +100,57 @@ def understand(body: Mapping[str, Any], planner: str) -> Asked:
         **_before(body),
         **terms.to_dict(),
     }
-    return Asked(_request(asked, planner), asked, tuple(inline), _verify(body))
+    return PlanOrder(_request(order_body, planner), order_body, tuple(inline), _verify(body))
 
 
-def with_calibration(connection: Connection, tenant: Tenant, asked: Asked, planner: str) -> Asked:
-    """The request with the tenant's newest calibration of the topology, where it names none and
-    there is one."""
-    if "calibration" in asked.body:
-        return asked
-    newest = calibrations.newest(connection, tenant, asked.topology)
+def with_calibration(
+    connection: Connection, tenant: Tenant, order: PlanOrder, planner: str
+) -> PlanOrder:
+    """The request; if it names no calibration, with the tenant's newest one of the topology."""
+    if "calibration" in order.body:
+        return order
+    newest = calibrations.newest(connection, tenant, order.topology)
     if newest is None:
-        return asked
-    body = {**asked.body, "calibration": newest}
-    return replace(asked, request=_request(body, planner), body=body)
+        return order
+    body = {**order.body, "calibration": newest}
+    return replace(order, request=_request(body, planner), body=body)
 
 
 def _request(body: Mapping[str, Any], planner: str) -> str:
     return digest("request", {**body, "planner": f"{planner} {planner_build()}"})
 
 
-def resolved(connection: Connection, tenant: Tenant, asked: Asked) -> Request:
-    """The request with its documents, inline or from the store, each read once.
+def resolve(connection: Connection, tenant: Tenant, order: PlanOrder) -> Request:
+    """The request with its documents, inline or from the store.
 
-    Its calibration and the plan that runs now have only to be there: nothing is validated by them.
-    Raises NotFound, and RequestError of a plan of another graph, with pointers into the body.
+    The calibration and the running plan only have to exist. Raises NotFound, and RequestError for a
+    running plan of another graph, with pointers into the body.
     """
-    inline = {document.id: document for document in asked.documents}
+    inline = {document.id: document for document in order.documents}
     stored = {
         field: _read(connection, tenant, kind, field, id_)
         for field, kind in STORED
-        if (id_ := asked.body.get(field)) and id_ not in inline
+        if (id_ := order.body.get(field)) and id_ not in inline
     }
-    _check_running_plan(connection, tenant, asked)
+    _check_running_plan(connection, tenant, order)
 
     def document(field: str, kind: type[D]) -> D:
         if field in stored:
             return kind.from_json(stored[field])
-        found = inline[asked.body[field]]
-        assert isinstance(found, kind)  # an id begins with the prefix of its kind
-        return found
+        inline_document = inline[order.body[field]]
+        assert isinstance(inline_document, kind)  # an id begins with the prefix of its kind
+        return inline_document
 
     return Request(
         graph=document("graph", Graph),
         topology=document("topology", Topology),
         setup=document("setup", Setup),
-        **dict(Terms.from_dict({f: asked.body[f] for f in REST if f in asked.body})),
+        **dict(Terms.from_dict({f: order.body[f] for f in REST if f in order.body})),
     )
 
 
 def validate(request: Request) -> None:
-    """Refuse now what the search would refuse: documents that do not fit each other.
+    """Check that the documents match each other, as the search does.
 
     Raises GraphError, RuleError, SetupError or RequestError with pointers into the body.
     """
@@ -174,11 +176,11 @@ def _read(
 
 
 def _before(body: Mapping[str, Any]) -> dict[str, Any]:
-    """The plan that the job runs now, by id, and how many steps are left."""
-    given = {field: body[field] for field in ("from_plan", "steps") if body.get(field) is not None}
-    if not given:
+    """The id of the running plan and the number of remaining steps; empty without a plan."""
+    fields = {field: body[field] for field in ("from_plan", "steps") if body.get(field) is not None}
+    if not fields:
         return {}
-    plan, steps = given.get("from_plan"), given.get("steps", DEFAULT_STEPS)
+    plan, steps = fields.get("from_plan"), fields.get("steps", DEFAULT_STEPS)
     is_id = isinstance(plan, str) and plan.startswith(Plan.prefix + "_") and plan.isprintable()
     if not is_id:
         raise RequestError(
@@ -194,8 +196,8 @@ def _before(body: Mapping[str, Any]) -> dict[str, Any]:
     return {"from_plan": plan, "steps": steps}
 
 
-def _check_running_plan(connection: Connection, tenant: Tenant, asked: Asked) -> None:
-    id_ = asked.body.get("from_plan")
+def _check_running_plan(connection: Connection, tenant: Tenant, order: PlanOrder) -> None:
+    id_ = order.body.get("from_plan")
     if id_ is None:
         return
     try:
@@ -203,16 +205,16 @@ def _check_running_plan(connection: Connection, tenant: Tenant, asked: Asked) ->
     except NotFound as error:
         raise error.within("/from_plan") from None
     graph = json.loads(plan)["graph"]
-    if graph != asked.graph:
+    if graph != order.graph:
         raise RequestError(
-            f"the plan is of the graph {graph}, the request of {asked.graph}. Use the graph of the "
+            f"the plan is of the graph {graph}, the request of {order.graph}. Use the graph of the "
             "running plan",
             pointer="/from_plan",
         )
 
 
 def check_symbols(graph: Graph, setup: Setup) -> None:
-    """Whether the graph has shapes at the setup's symbols."""
+    """Check that the shapes of the graph can be computed with the symbols of the setup."""
     try:
         graph.instantiate(setup.symbols)
     except MeshwrightError as error:
@@ -220,50 +222,50 @@ def check_symbols(graph: Graph, setup: Setup) -> None:
 
 
 def _verify(body: Mapping[str, Any]) -> bool:
-    given = body.get("verify", False)
-    if not isinstance(given, bool):
+    verify = body.get("verify", False)
+    if not isinstance(verify, bool):
         raise RequestError(
-            f"verify is true or false, got {json.dumps(given)[:80]}", pointer="/verify"
+            f"verify is true or false, got {json.dumps(verify)[:80]}", pointer="/verify"
         )
-    return given
+    return verify
 
 
 def _topology(body: Mapping[str, Any]) -> Topology | str:
-    given = body.get("topology")
-    if isinstance(given, str) and not given.startswith("topo_"):
+    topology = body.get("topology")
+    if isinstance(topology, str) and not topology.startswith("topo_"):
         try:
-            return preset(given)
+            return preset(topology)
         except InvalidInput as error:
             raise error.within("/topology") from None
     return _part(body, "topology", Topology)
 
 
 def _part(body: Mapping[str, Any], field: str, kind: type[D]) -> D | str:
-    given = body.get(field)
-    if given is None:
+    part = body.get(field)
+    if part is None:
         raise RequestError(
             f"the field {field!r} is missing: give a document, or the id of a stored one",
             pointer=f"/{field}",
         )
-    if isinstance(given, str):
-        if not given.startswith(kind.prefix + "_") or not given.isprintable():
+    if isinstance(part, str):
+        if not part.startswith(kind.prefix + "_") or not part.isprintable():
             raise RequestError(
-                f"{field} {given[:80]!r} is not an id; ids of this kind begin with {kind.prefix}_",
+                f"{field} {part[:80]!r} is not an id; ids of this kind begin with {kind.prefix}_",
                 pointer=f"/{field}",
             )
-        return given
-    return _document(given, field, kind)
+        return part
+    return _document(part, field, kind)
 
 
 def _inline(body: Mapping[str, Any], field: str, kind: type[D]) -> D | None:
-    given = body.get(field)
-    return None if given is None else _document(given, field, kind)
+    part = body.get(field)
+    return None if part is None else _document(part, field, kind)
 
 
-def _document(given: Any, field: str, kind: type[D]) -> D:
+def _document(part: Any, field: str, kind: type[D]) -> D:
     try:
-        document = kind.from_dict(given)
-        document.id  # noqa: B018  numbers that JSON cannot hold are found here
+        document = kind.from_dict(part)
+        document.id  # noqa: B018  raises for numbers that JSON cannot represent
     except MeshwrightError as error:
         raise error.within(f"/{field}") from None
     return document

@@ -1,15 +1,15 @@
-"""From the body of POST /v1/plan to the job that answers it.
+"""Submission of a planning request: from the body of POST /v1/plan to its job.
 
-    read        the fields, and the documents that came inline             `understand`
-    calibrate   by the newest calibration, where the body names none       `with_calibration`
+    read        the fields and the inline documents                        `understand`
+    calibrate   by the newest calibration, if the body names none          `with_calibration`
     look up     the newest job that answers; most requests end here        `_answering_job`
-    resolve     the documents that the body names by id                    `resolved`
+    resolve     the documents that the body names by id                    `resolve`
     validate    as the planner does before a search                        `validate`
-    queue       in a transaction that looks up once more                   `_queued`
+    queue       in a transaction that looks up again                       `_queue`
 
-The lookup precedes the steps that need the documents: a request that has an answer was valid when
-it was queued, and to read and validate a large graph takes seconds. A body that came lately is not
-even read (`request_cache`).
+The look-up precedes the steps that need the documents: an answered request was valid when it was
+queued, and reading and validating a large graph takes seconds. A recently received body is not
+parsed at all (`request_cache`).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from sqlalchemy import Connection, Row
 
 from meshwright.schema import Graph, TooLarge
 from meshwright_service.api.plan_request import (
-    Asked,
-    resolved,
+    PlanOrder,
+    resolve,
     understand,
     validate,
     with_calibration,
@@ -39,10 +39,9 @@ from meshwright_service.store import documents
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """How one principal submits one request. Every method is for a thread, not the event loop.
+    """The submission of one request by one principal. Methods block: call them in a thread.
 
-    acceptance: the stored answers that will do; None for a new search whatever is stored. once: the
-    idempotency key.
+    acceptance: of stored answers; None for a new search. once: the idempotency key.
     """
 
     service: State
@@ -52,97 +51,98 @@ class Submission:
 
     @property
     def may_be_known(self) -> bool:
-        """Whether the bytes of a body alone may find its answer."""
+        """Whether the request cache may answer a body."""
         return self.acceptance is not None and self.once is None
 
     def of_known_body(self, encoding: str, data: Bytes) -> Submitted | None:
-        """The job of a body that came lately and has an answer; None of any other body."""
-        asked = self.service.remembered.request(encoding, data)
-        if asked is None:
+        """The job that answers a body in the request cache; else None."""
+        order = self.service.requests.order(encoding, data)
+        if order is None:
             return None
         with self.service.database.reading() as connection:
-            asked = self._calibrated(connection, asked)
-            job = self._answering_job(connection, asked)
+            order = self._with_calibration(connection, order)
+            job = self._answering_job(connection, order)
         if job is None:
             return None
         self._count(job)
         return Submitted(job)
 
     def of_body(self, body: Body) -> Submitted:
-        """The job of a body, which is queued where nothing answers yet; raises the error of what is
-        wrong with the body, with a pointer into it."""
-        asked = self._read(body)
+        """The job that answers a body, queued if there is none.
+
+        Raises the error of an invalid body, with a pointer into it.
+        """
+        order = self._read(body)
         with self.service.database.reading() as connection:
-            asked = self._calibrated(connection, asked)
+            order = self._with_calibration(connection, order)
             first_id = self._first_id(connection)
-            job = self._answering_job(connection, asked)
+            job = self._answering_job(connection, order)
             if job is None and first_id is None:
-                validate(resolved(connection, self.by.tenant, asked))
+                validate(resolve(connection, self.by.tenant, order))
         if first_id is not None:
-            return Submitted(self.service.jobs.get(self.by.tenant, first_id), asked.verify)
-        if job is None or asked.verify or self.once is not None:
-            return self._queued(asked)
+            return Submitted(self.service.jobs.get(self.by.tenant, first_id), order.verify)
+        if job is None or order.verify or self.once is not None:
+            return self._queue(order)
         self._count(job)
         return Submitted(job)
 
-    def _read(self, body: Body) -> Asked:
-        asked = understand(body.json(), self.service.settings.planner)
-        for document in asked.documents:
+    def _read(self, body: Body) -> PlanOrder:
+        order = understand(body.json(), self.service.settings.planner)
+        for document in order.documents:
             if isinstance(document, Graph):
                 try:
                     body.limits.check_graph(document)
                 except TooLarge as error:
                     raise error.within("/graph") from None
-        if not asked.verify:
-            self.service.remembered.keep(body.encoding, body.data, asked)
-        return asked
+        if not order.verify:
+            self.service.requests.keep(body.encoding, body.data, order)
+        return order
 
-    def _calibrated(self, connection: Connection, asked: Asked) -> Asked:
-        return with_calibration(connection, self.by.tenant, asked, self.service.settings.planner)
+    def _with_calibration(self, connection: Connection, order: PlanOrder) -> PlanOrder:
+        return with_calibration(connection, self.by.tenant, order, self.service.settings.planner)
 
-    def _answering_job(self, connection: Connection, asked: Asked) -> Row[Any] | None:
-        return answering_job(self.service, self.by, self.acceptance, asked.request, connection)
+    def _answering_job(self, connection: Connection, order: PlanOrder) -> Row[Any] | None:
+        return answering_job(self.service, self.by, self.acceptance, order.request, connection)
 
     def _first_id(self, connection: Connection) -> str | None:
-        """Of the job of the first request with the idempotency key; raises KeyReused where that
-        was another request."""
+        """The job id of an earlier request with the idempotency key, or None; raises KeyReused."""
         if self.once is None:
             return None
         return self.service.idempotency.find(connection, self.by.tenant, self.once)
 
-    def _queued(self, asked: Asked) -> Submitted:
-        """The job once it is queued, or found: another process may have queued it meanwhile."""
+    def _queue(self, order: PlanOrder) -> Submitted:
+        """Queue the job, or return the job that another process has queued since the look-up."""
         service, tenant = self.service, self.by.tenant
         queued = queue_once(
             service,
             self.by,
             self.once,
-            asked.request,
-            answering=lambda connection: self._answering_job(connection, asked),
-            queue=lambda connection, job: self._job_id(connection, asked, job),
+            order.request,
+            answering=lambda connection: self._answering_job(connection, order),
+            queue=lambda connection, job: self._job_id(connection, order, job),
         )
         self._count(queued.answering)
-        if queued.answering is not None and not queued.is_repeat and not asked.verify:
+        if queued.answering is not None and not queued.is_repeat and not order.verify:
             return Submitted(queued.answering)
         service.wake()
-        return Submitted(service.jobs.get(tenant, queued.job), asked.verify)
+        return Submitted(service.jobs.get(tenant, queued.job), order.verify)
 
-    def _job_id(self, connection: Connection, asked: Asked, job: Row[Any] | None) -> str:
-        """Of the job that answers, one that verifies its plan, or a new one."""
+    def _job_id(self, connection: Connection, order: PlanOrder, job: Row[Any] | None) -> str:
+        """The id of the answering job, of a job that verifies its plan, or of a new job."""
         if job is not None:
-            if not asked.verify:
+            if not order.verify:
                 return str(job.id)
             return self.service.jobs.verify(connection, self.by, job)
-        for document in asked.documents:
+        for document in order.documents:
             documents.put(connection, self.by.tenant, document, now=self.service.database.now)
         return self.service.jobs.submit(
             connection,
             self.by,
-            request=asked.request,
-            graph=asked.graph,
-            topology=asked.topology,
-            asked=asked.body,
-            verify=asked.verify,
+            request=order.request,
+            graph=order.graph,
+            topology=order.topology,
+            options=order.body,
+            verify=order.verify,
         )
 
     def _count(self, job: Row[Any] | None) -> None:

@@ -1,4 +1,4 @@
-"""Every error leaves the service as application/problem+json (RFC 9457)."""
+"""Problem details: every error response is application/problem+json (RFC 9457)."""
 
 from __future__ import annotations
 
@@ -49,15 +49,17 @@ PROBLEM_SCHEMA: dict[str, Any] = {
     },
 }
 
-RETRY_S = 10  # chosen: a search or two end in that time
+RETRY_S = 10  # chosen: one or two searches end in that time
 SOON_S = 1  # chosen: most requests end in that time
 
 log = logging.getLogger(__name__)
 
 
 def install(app: FastAPI) -> None:
-    """Answer every error of `app` with a problem document; faults are
-    `meshwright_service.api.middleware.request_log`'."""
+    """Answer every error of `app` with a problem document.
+
+    `meshwright_service.api.middleware.request_log` answers unhandled exceptions.
+    """
     app.add_exception_handler(MeshwrightError, _of_ours)
     app.add_exception_handler(HTTPException, _of_the_framework)
     app.add_exception_handler(RequestValidationError, _of_parameters)
@@ -67,13 +69,13 @@ def install(app: FastAPI) -> None:
 def answer(
     error: MeshwrightError, request: Request, headers: dict[str, str] | None = None
 ) -> Response:
-    """The error as a response."""
+    """The response of an error."""
     more = {**_headers_of(error, request), **(headers or {})}
     return _response(error.problem(instance=request.url.path), more)
 
 
 def _headers_of(error: MeshwrightError, request: Request) -> dict[str, str]:
-    """What HTTP asks of some statuses."""
+    """The headers that HTTP requires for some statuses."""
     match error:
         case Unauthorized():
             return {"WWW-Authenticate": state_of(request).authentication.challenge}
@@ -87,7 +89,7 @@ def _headers_of(error: MeshwrightError, request: Request) -> dict[str, str]:
 
 
 def _response(problem: dict[str, Any], headers: dict[str, str] | None = None) -> Response:
-    # in ASCII: a pointer may hold half a character, which is not to be had in UTF-8
+    # in ASCII: a pointer may hold a lone surrogate, which UTF-8 cannot encode
     text = json.dumps(problem, separators=(",", ":"))
     return Response(text, problem["status"], headers=headers, media_type=MEDIA_TYPE)
 
@@ -111,7 +113,7 @@ def _of_the_framework(request: Request, error: Exception) -> Response:
 
 
 def _no_endpoint(request: Request) -> str:
-    """Why a path has no endpoint; the path without slashes at its end where that has one."""
+    """The message for a path without an endpoint; suggests the path without trailing slashes."""
     path = request.url.path
     without = path.rstrip("/")
     if without != path and _methods_at(request, without):
@@ -120,7 +122,7 @@ def _no_endpoint(request: Request) -> str:
 
 
 def _methods(request: Request) -> list[str]:
-    """Of all routes at a path; the framework tells those of the first."""
+    """The methods of all routes at the path; the framework reports only those of the first."""
     return _methods_at(request, request.scope["path"])
 
 
@@ -134,19 +136,19 @@ def _methods_at(request: Request, path: str) -> list[str]:
 def _of_parameters(request: Request, error: Exception) -> Response:
     first = cast(RequestValidationError, error).errors()[0]
     name = ".".join(str(part) for part in first["loc"][1:])
-    got = f"{first['input']!r:.100}"  # as much as tells which it was
+    got = f"{first['input']!r:.100}"  # enough to identify the value
     return answer(ParameterError(f"parameter {name!r}: {first['msg']}, got {got}"), request)
 
 
 def of_the_database(request: Request, error: Exception) -> Response:
-    """Of an OperationalError: a full disk, a lock held too long. No program could do better."""
-    said = cast(OperationalError, error).orig
-    log.error("%s %s failed: %s", request.method, request.url.path, said)
-    # what it said may name its host and its user
+    """The response of an OperationalError, such as a full disk or a lock timeout."""
+    reason = cast(OperationalError, error).orig
+    log.error("%s %s failed: %s", request.method, request.url.path, reason)
+    # without the reason, which may name the host and the user of the database
     return answer(Unavailable("the database cannot answer; the server's log says why"), request)
 
 
 def of_a_fault(request: Request, error: Exception) -> Response:
-    """Of what nothing else answers: the log has the trace."""
+    """The response of an unhandled exception, which is logged with its trace."""
     log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return answer(Internal("the request failed; the server's log says why"), request)

@@ -1,4 +1,4 @@
-"""Query parameters: only those that the endpoint knows, each at most once unless it is a list."""
+"""Check of query parameters: only known ones, each at most once unless it is a list."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from meshwright_service.common.errors import ParameterError
 
 
 async def check_parameters(request: Request) -> None:
-    """A dependency of all endpoints; raises ParameterError: what is wrong, and what is known.
+    """A dependency of all endpoints; raises ParameterError for an unknown or repeated parameter.
 
-    A filter that is misspelt would otherwise list everything, and a wait not wait.
+    A misspelled filter would otherwise match everything.
     """
     for name, value in request.path_params.items():
-        if not value.isprintable():  # nor would every database take it
+        if not value.isprintable():  # some databases reject it
             raise NotFound(f"no {name} has the id {value[:100]!a}")
     if not request.query_params:
         return
@@ -28,8 +28,8 @@ async def check_parameters(request: Request) -> None:
     seen: set[str] = set()
     for name, value in request.query_params.multi_items():
         if name not in known:
-            says = f"the parameters here are {', '.join(known)}" if known else "there are none here"
-            raise ParameterError(f"unknown parameter {name[:80]!r}; {says}")
+            hint = f"the parameters here are {', '.join(known)}" if known else "there are none here"
+            raise ParameterError(f"unknown parameter {name[:80]!r}; {hint}")
         if name in seen and not lists[name]:
             raise ParameterError(f"parameter {name!r} is given twice")
         if not value.isprintable():
@@ -38,7 +38,7 @@ async def check_parameters(request: Request) -> None:
 
 
 def _names(dependant: Dependant) -> Iterator[tuple[str, bool]]:
-    """The parameters, and whether each is a list."""
+    """The names of the parameters, and whether each is a list."""
     for field in dependant.query_params:
         yield field.alias, get_origin(field.field_info.annotation) is list
     for part in dependant.dependencies:

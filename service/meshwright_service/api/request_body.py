@@ -1,8 +1,8 @@
 """Request bodies: JSON, plain or compressed, in bounded memory.
 
-A body arrives in the event loop, which counts its bytes (`RawBody`). Its weight is known before it
-is read, and decides when (`meshwright_service.api.body_memory`). Decoding and parsing run in the
-endpoint's thread (`Body`).
+The event loop receives a body and counts its bytes (`RawBody`). The weight of the body decides when
+it may be read (`meshwright_service.api.body_memory`). The thread of the endpoint decodes and parses
+it (`Body`).
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from meshwright_service.common.errors import DamagedBody, NotJson, SlowBody, Wro
 from meshwright_service.common.settings import Settings
 from meshwright_service.common.tenant import Tenant
 
-PACE_S = 10.0  # chosen: a client that pauses for less is served
-SHORT = 1 << 17  # bytes; chosen: counted in a tenth of a millisecond, where threads are changed
+PACE_S = 10.0  # chosen: a client may pause for less
+SHORT = 1 << 17  # bytes; chosen: weighed in 0.1 ms, about the cost of a thread switch
 
 
 @dataclass(frozen=True, slots=True)
 class Body:
-    """A body that may be read, while its request has room for that."""
+    """A body that may be read, while memory for it is reserved."""
 
     data: Bytes
     encoding: str
     limits: Limits
 
     def json(self) -> dict[str, Any]:
-        """The JSON object in it; raises TooLarge, DamagedBody or NotJson."""
+        """The JSON object of the body; raises TooLarge, DamagedBody or NotJson."""
         try:
             value = json.loads(
                 self.text().decode(),
@@ -76,7 +76,7 @@ class Body:
 
 @dataclass(slots=True)
 class RawBody:
-    """A body as it was sent; its bytes count until they are released."""
+    """A body as sent; its bytes count in the budget until `release`."""
 
     data: Bytes
     encoding: str
@@ -86,15 +86,15 @@ class RawBody:
 
     @asynccontextmanager
     async def reading(self, request: Request) -> AsyncIterator[Body]:
-        """The body, with room to read it; raises TooLarge, DamagedBody or Busy."""
+        """The body with reserved memory to read it; raises TooLarge, DamagedBody or Busy."""
         weight = await self._weight()
         async with self.memory.reading(self.tenant, weight):
-            if await request.is_disconnected():  # it may have waited for its turn
-                raise _left()
+            if await request.is_disconnected():  # possible after a wait for a turn
+                raise _disconnected()
             yield Body(self.data, self.encoding, self.limits)
 
     def release(self) -> None:
-        """Its bytes count no more, and are gone."""
+        """Drop the bytes of the body and return them to the budget."""
         self.memory.shares.give(self.tenant, len(self.data))
         self.data = b""
 
@@ -106,20 +106,20 @@ class RawBody:
 
 
 async def receive_body(request: Request) -> AsyncIterator[RawBody]:
-    """The body of a request that must carry JSON, once all of it is there."""
-    async with _received(request, Limits.of(state_of(request).settings)) as body:
+    """A dependency: the JSON body of a request, after all of it has arrived."""
+    async with _raw_body(request, Limits.of(state_of(request).settings)) as body:
         yield body
 
 
 async def receive_cost_graph(request: Request) -> AsyncIterator[RawBody]:
-    """The same of a body with a cost graph."""
+    """A dependency: the body of a request with a cost graph, after all of it has arrived."""
     settings = state_of(request).settings
-    async with _received(request, Limits.of(settings).of_cost_graph(settings)) as body:
+    async with _raw_body(request, Limits.of(settings).of_cost_graph(settings)) as body:
         yield body
 
 
 @asynccontextmanager
-async def _received(request: Request, limits: Limits) -> AsyncIterator[RawBody]:
+async def _raw_body(request: Request, limits: Limits) -> AsyncIterator[RawBody]:
     _check_type(request.headers.get("content-type", ""))
     encoding = request.headers.get("content-encoding", "identity").strip().lower()
     check_encoding(encoding)
@@ -137,12 +137,12 @@ async def _received(request: Request, limits: Limits) -> AsyncIterator[RawBody]:
 async def read_body(
     request: Request, raw: Annotated[RawBody, Depends(receive_body, scope="function")]
 ) -> AsyncIterator[Body]:
-    """The same, with room to read it until the endpoint has its answer."""
+    """A dependency: the body, with reserved memory until the endpoint returns."""
     async with raw.reading(request) as body:
         yield body
 
 
-# scope: who is slow to take an answer shall not hold a turn meanwhile
+# scope "function": a client that reads its response slowly must not hold a turn
 ArrivedBody = Annotated[RawBody, Depends(receive_body, scope="function")]
 ArrivedCostGraph = Annotated[RawBody, Depends(receive_cost_graph, scope="function")]
 JsonBody = Annotated[Body, Depends(read_body, scope="function")]
@@ -164,7 +164,7 @@ async def _receive(request: Request, body: RawBody, data: bytearray, settings: S
                     missing = least
                     pace.reschedule(min(end, now() + PACE_S))
     except ClientDisconnect:
-        raise _left() from None
+        raise _disconnected() from None
     except TimeoutError:
         if now() < end:
             raise SlowBody(
@@ -177,8 +177,8 @@ async def _receive(request: Request, body: RawBody, data: bytearray, settings: S
         ) from None
 
 
-def _left() -> DamagedBody:
-    # nobody is left to read the answer; the log needs no trace of it
+def _disconnected() -> DamagedBody:
+    # an error that is not logged with a trace; no client reads the response
     return DamagedBody("the connection was closed before the end of the body")
 
 

@@ -1,7 +1,7 @@
-"""Requests that were understood lately, by the bytes of their bodies.
+"""LRU cache of parsed requests, by the bytes of their bodies.
 
-A training job's ranks and a controller that begins again send the same bytes: what they ask for is
-the same as before, and need not be parsed and checked once more to be found.
+The ranks of a training job and a restarted controller send equal bodies, which need not be parsed
+and validated again.
 """
 
 from __future__ import annotations
@@ -10,37 +10,37 @@ import hashlib
 import json
 
 from meshwright.schema.canonical import canonical_json
-from meshwright_service.api.plan_request import Asked
+from meshwright_service.api.plan_request import PlanOrder
 from meshwright_service.common.content_encodings import Bytes
 from meshwright_service.common.lru_cache import Latest
 
 MOST = 4096  # requests
-LONGEST = 2048  # characters of one, in JSON; chosen: all together 8 MiB, pins by the hundred aside
+LONGEST = 2048  # characters of one request in JSON; chosen: 8 MiB in all
 
 
-class Remembered:
-    """What bodies ask for. Safe to share between threads."""
+class RequestCache:
+    """The parsed requests of bodies. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._requests: Latest[bytes, tuple[str, str]] = Latest(MOST)
 
-    def request(self, encoding: str, data: Bytes) -> Asked | None:
-        """What a body asks for, if somebody asked it lately; without its documents."""
-        found = self._requests.get(_key(encoding, data))
-        if found is None:
+    def order(self, encoding: str, data: Bytes) -> PlanOrder | None:
+        """The cached request of a body, without its documents; else None."""
+        entry = self._requests.get(_key(encoding, data))
+        if entry is None:
             return None
-        request, text = found
-        return Asked(request, json.loads(text), ())
+        request, text = entry
+        return PlanOrder(request, json.loads(text), ())
 
-    def keep(self, encoding: str, data: Bytes, asked: Asked) -> None:
-        """Remember a body that was understood, and asks for no certificate."""
-        text = canonical_json(asked.body)
+    def keep(self, encoding: str, data: Bytes, order: PlanOrder) -> None:
+        """Cache the request of a body; it must not ask for a certificate."""
+        text = canonical_json(order.body)
         if len(text) <= LONGEST:
-            self._requests.keep(_key(encoding, data), (asked.request, text))
+            self._requests.keep(_key(encoding, data), (order.request, text))
 
 
 def _key(encoding: str, data: Bytes) -> bytes:
-    made = hashlib.sha256(encoding.encode())
-    made.update(b"\0")
-    made.update(data)
-    return made.digest()
+    digest = hashlib.sha256(encoding.encode())
+    digest.update(b"\0")
+    digest.update(data)
+    return digest.digest()

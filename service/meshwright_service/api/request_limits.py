@@ -1,4 +1,4 @@
-"""What a request may hold."""
+"""Limits of request bodies and of the documents in them."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from meshwright_service.common.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of one request: its settings are called MESHWRIGHT_MAX_ and the field's name.
+    """Limits of one request. The setting of a field is MESHWRIGHT_MAX_ and its name.
 
-    what: the body, or a cost graph, whose numbers take less memory than other values.
-    body_values: JSON values; counted as the body's commas and opening brackets, those in strings
-    too, before anything is made of them: see meshwright_service.api.body_weight. fields: of one
-    object; each unknown field is an error, and takes the memory of one.
+    what: a body, or a cost graph, whose numbers take less memory than other values.
+    body_values: JSON values, estimated before parsing as the commas and opening brackets of the
+    body; see meshwright_service.api.body_weight. fields: of one object, because each unknown field
+    creates an error.
     """
 
     body_bytes: int
@@ -31,7 +31,7 @@ class Limits:
 
     @classmethod
     def of(cls, settings: Settings) -> Limits:
-        """Those of the settings."""
+        """The limits of the settings."""
         return cls(
             settings.max_body_bytes,
             settings.max_body_values,
@@ -43,7 +43,7 @@ class Limits:
         )
 
     def of_cost_graph(self, settings: Settings) -> Limits:
-        """The same for a body with a cost graph."""
+        """These limits for a body with a cost graph."""
         return replace(
             self,
             body_bytes=settings.max_cost_graph_bytes,
@@ -52,7 +52,7 @@ class Limits:
         )
 
     def check_bytes(self, count: int) -> None:
-        """Of a body as it arrives, and of what comes of it when it is decoded."""
+        """Check the length of a body, as sent or decoded; raises TooLarge."""
         if count > self.body_bytes:
             raise TooLarge(
                 f"the body has more than {self.body_bytes:,} bytes once decoded; send a smaller "
@@ -60,7 +60,7 @@ class Limits:
             )
 
     def check_values(self, count: int) -> None:
-        """Of JSON that nobody has read yet."""
+        """Check the estimated number of JSON values; raises TooLarge."""
         if count > self.body_values:
             raise TooLarge(
                 f"the body has more than {self.body_values:,} values; send a smaller graph, or "
@@ -68,7 +68,7 @@ class Limits:
             )
 
     def check_json(self, value: Any) -> None:
-        """Fields, nesting and strings; the pointer leads to what is too large, deep or long."""
+        """Check fields, nesting and strings; raises TooLarge with a pointer to the value."""
         level, depth = [value], 0
         while level:
             depth += 1
@@ -83,7 +83,7 @@ class Limits:
                             pointer=_where(value, _same_as(item)),
                         )
                     below += item.values()
-                    below += item  # names are strings too
+                    below += item  # the field names, which are strings
                 elif kind is list:
                     below += item
                 elif kind is str and len(item) > self.string_chars:
@@ -104,7 +104,7 @@ class Limits:
             level = below
 
     def check_graph(self, graph: Graph) -> None:
-        """Ops and edges: of an op, each input and each output is one."""
+        """Check the ops and the edges, which are the inputs and outputs of ops; raises TooLarge."""
         if len(graph.ops) > self.ops:
             raise TooLarge(
                 f"the graph has {len(graph.ops):,} ops, more than the {self.ops:,} of "
@@ -124,26 +124,26 @@ def _same_as(item: object) -> Callable[[Any, int], bool]:
     return lambda at, _: at is item
 
 
-def _where(value: Any, is_it: Callable[[Any, int], bool]) -> str:
-    """The JSON pointer of the first value of which this is so, or of the object that it names."""
-    left: list[tuple[Any, str, int]] = [(value, "", 0)]
-    while left:
-        item, pointer, depth = left.pop()
-        if is_it(item, depth):
+def _where(value: Any, matches: Callable[[Any, int], bool]) -> str:
+    """The JSON pointer of the first value that matches, or of the object whose field name does."""
+    pending: list[tuple[Any, str, int]] = [(value, "", 0)]
+    while pending:
+        item, pointer, depth = pending.pop()
+        if matches(item, depth):
             return pointer
         if isinstance(item, dict):
-            if any(is_it(name, depth) for name in item):
+            if any(matches(name, depth) for name in item):
                 return pointer
-            below = [(own, _escaped(name)) for name, own in item.items()]
+            below = [(child, _escape(name)) for name, child in item.items()]
         elif isinstance(item, list):
-            below = [(own, str(index)) for index, own in enumerate(item)]
+            below = [(child, str(index)) for index, child in enumerate(item)]
         else:
             continue
-        left += [(own, f"{pointer}/{name}", depth + 1) for own, name in reversed(below)]
+        pending += [(child, f"{pointer}/{name}", depth + 1) for child, name in reversed(below)]
     return ""
 
 
-def _escaped(name: str) -> str:
+def _escape(name: str) -> str:
     return name.replace("~", "~0").replace("/", "~1")
 
 

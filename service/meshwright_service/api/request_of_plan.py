@@ -1,4 +1,4 @@
-"""What a plan or a job was asked by: the body that would ask for it again."""
+"""The request body of a stored plan or job, which a client can change and send again."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from meshwright_service.store import documents
 from meshwright_service.store.tables import JobRow
 
 
-def asked_for(connection: Connection, tenant: Tenant, plan: str) -> dict[str, Any]:
-    """A body of POST /v1/plan: documents by id, and the setup itself, which is not asked for by id.
+def request_of_plan(connection: Connection, tenant: Tenant, plan: str) -> dict[str, Any]:
+    """The body of POST /v1/plan for a plan: documents by id, the setup inline. Raises NotFound.
 
-    It is that of the newest job that found the plan. Jobs are not kept for ever: without one it is
-    what the plan says of it, which is all but the seconds that the search had. NotFound.
+    It is the body of the newest job of the plan. After the deletion of the job it is derived from
+    the plan, which lacks only the time limit of the search.
     """
     documents.check(connection, tenant, Plan.prefix, plan)
     newest = (
@@ -26,14 +26,13 @@ def asked_for(connection: Connection, tenant: Tenant, plan: str) -> dict[str, An
         .limit(1)
     )
     row = connection.execute(newest).first()
-    # a large plan is read in a second: only where nothing else says it
-    asked = _of_plan(connection, tenant, plan) if row is None else row.asked
-    return _with_setup(connection, tenant, asked)
+    # reading a large plan takes a second: only without a job
+    body = _of_plan(connection, tenant, plan) if row is None else row.asked
+    return _with_setup(connection, tenant, body)
 
 
-def asked_by(connection: Connection, tenant: Tenant, job: str) -> dict[str, Any]:
-    """The same of a job, plan or no plan; of a measurement a body of POST
-    /v1/calibrations:measure. NotFound."""
+def request_of_job(connection: Connection, tenant: Tenant, job: str) -> dict[str, Any]:
+    """The request body of a job, of the endpoint of its kind. Raises NotFound."""
     mine = select(JobRow.asked).where(JobRow.tenant == tenant, JobRow.id == job)
     row = connection.execute(mine).first()
     if row is None:
@@ -41,20 +40,20 @@ def asked_by(connection: Connection, tenant: Tenant, job: str) -> dict[str, Any]
     return _with_setup(connection, tenant, row.asked)
 
 
-def _with_setup(connection: Connection, tenant: Tenant, asked: dict[str, Any]) -> dict[str, Any]:
-    if "setup" not in asked:
-        return asked
-    setup = documents.parsed(connection, tenant, Setup, asked["setup"])
-    return {**asked, "setup": setup.to_dict()}
+def _with_setup(connection: Connection, tenant: Tenant, body: dict[str, Any]) -> dict[str, Any]:
+    if "setup" not in body:
+        return body
+    setup = documents.parsed(connection, tenant, Setup, body["setup"])
+    return {**body, "setup": setup.to_dict()}
 
 
 def _of_plan(connection: Connection, tenant: Tenant, id_: str) -> dict[str, Any]:
     plan = documents.parsed(connection, tenant, Plan, id_)
     wishes = plan.wishes.model_dump(mode="json", exclude_defaults=True)
     named = {"graph": plan.graph, "topology": plan.topology, "setup": plan.setup}
-    asked = {**named, **wishes}
+    body = {**named, **wishes}
     if documents.exists(connection, tenant, Calibration.prefix, plan.calibration):
-        asked["calibration"] = plan.calibration
+        body["calibration"] = plan.calibration
     if plan.move is not None:
-        asked |= {"from_plan": plan.move.from_plan, "steps": plan.move.steps}
-    return asked
+        body |= {"from_plan": plan.move.from_plan, "steps": plan.move.steps}
+    return body

@@ -1,4 +1,4 @@
-"""The JSON of the API beside the documents themselves: jobs, list entries, pages."""
+"""JSON models of the API that are not documents: jobs, list entries, pages."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from meshwright.schema import Certificate, Infeasible, Progress
 from meshwright.schema.agent import Agent, Measure
 from meshwright.schema.cost_graph import CostGraphProgress
 from meshwright_service.common.clock import time_of
-from meshwright_service.jobs.agents import Heard
+from meshwright_service.jobs.agents import AgentRecord
 from meshwright_service.jobs.kinds import JobKind
 from meshwright_service.store.documents import Entry
 from meshwright_service.store.observations import ObservationEntry
@@ -21,20 +21,20 @@ JobState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
 
 
 class JobResource(BaseModel):
-    """A search or a measurement, and what came of it; `plan` and `outcome` once that is found.
+    """A job: a search, a solve or a measurement, and its results.
 
-    kind: a job that solves a cost graph has a `cost_graph`, and a `solution` once it has an answer;
-    its progress counts costs without a unit. A measurement has no `graph`, and a `topology`,
-    `samples` and `calibration` once it has succeeded. calibration: of a search, the stored one that
-    it is made with, named or found; else it is the planner's own. worker: who has it, or had it
-    last; of a measurement the agent's id.
-    key, key_name: of who asked for it, where keys are used.
-    seconds: how long after the start each entry of the plan's `search.history` was found.
-    ended_early: the search was cancelled, lost or took too much; the plan is the best until then.
-    problem: why it failed or, beside a plan, why that is not the plan of a search that has ended.
-
-    certificate: what executing the plan showed. Look at its outcome: a job whose plan turns out to
-    be wrong has succeeded all the same.
+    kind: a job of kind `solution` has a `cost_graph` and, once answered, a `solution`; its progress
+    counts costs without a unit. A measurement has no `graph`; once it has succeeded it has a
+    `topology`, `samples` and a `calibration`.
+    plan, outcome: present once the search has a plan.
+    calibration: of a search, the stored calibration that it uses; None for that of the planner.
+    worker: the current or last worker; for a measurement the id of the agent.
+    key, key_name: the key of the request; None without keys.
+    seconds: time from the start to each entry of the plan's `search.history`.
+    ended_early: the search was cancelled, lost or exceeded a limit; the plan is its best one.
+    problem: the reason of a failure or, beside a plan, of an early end.
+    certificate: the result of executing the plan. A job whose plan is wrong has succeeded; read the
+    outcome of the certificate.
     """
 
     id: str
@@ -107,7 +107,7 @@ class TopologyList(BaseModel):
 
 
 class CalibrationEntry(DocumentEntry):
-    """A calibration in a list. topologies: in which it was measured, or its steps were."""
+    """A calibration in a list. topologies: those in which it, or its anchor, was measured."""
 
     topologies: tuple[str, ...] = ()
 
@@ -127,9 +127,9 @@ class SamplesList(BaseModel):
 
 
 class Measured(BaseModel):
-    """The answer to samples: their id, and those of what came of them.
+    """The answer to samples: their id, and the ids of their topology and calibration.
 
-    median_error: of the samples' times by the calibration, as a share.
+    median_error: relative error of the times that the calibration predicts for the samples.
     """
 
     id: str
@@ -141,7 +141,7 @@ class Measured(BaseModel):
 class Registered(BaseModel):
     """The answer to a registration.
 
-    heartbeat_s: how often a sign of life is due, with a lease and without.
+    heartbeat_s: interval of heartbeats, with or without a lease.
     """
 
     id: str
@@ -149,8 +149,8 @@ class Registered(BaseModel):
 
 
 class AgentEntry(BaseModel):
-    """An agent, and whether it is there. measuring: the job that it has. calibration: what came of
-    its last measurement, which ended at `measured_at`."""
+    """An agent and its state. measuring: the job that it has leased. calibration: the result of its
+    last measurement, which ended at `measured_at`."""
 
     id: str
     state: Literal["alive", "silent"]
@@ -170,7 +170,7 @@ class AgentList(BaseModel):
 
 
 class MeasurementLease(BaseModel):
-    """A measurement that an agent has for `lease_s`, and longer with every heartbeat."""
+    """A measurement leased to an agent for `lease_s`; each heartbeat renews the lease."""
 
     id: str
     attempt: int
@@ -179,19 +179,20 @@ class MeasurementLease(BaseModel):
 
 
 class LeaseAnswer(BaseModel):
-    """What there is to measure; nothing where the wait is over."""
+    """The answer to a lease request; without a measurement after the wait."""
 
     measurement: MeasurementLease | None = None
 
 
 class HeartbeatAnswer(BaseModel):
-    """holds: whether the measurement is still the agent's; if not it ends, and stores nothing."""
+    """The answer to a heartbeat. holds: whether the agent still has the lease; without it the agent
+    ends the measurement and stores nothing."""
 
     holds: bool
 
 
 class ResultsAnswer(BaseModel):
-    """What came of results. stored: ids, where samples were sent."""
+    """The answer to results. stored: present if samples were sent."""
 
     job: str
     stored: Measured | None = None
@@ -200,8 +201,8 @@ class ResultsAnswer(BaseModel):
 class Observed(BaseModel):
     """The answer to an observation.
 
-    ratio: its step over the predicted one. calibration: the plan's, corrected by the median of all
-    `observations` of the stack, which is `anchor`.
+    ratio: measured over predicted step time. calibration: that of the plan, corrected by `anchor`.
+    anchor: the median ratio of all `observations` of the stack.
     """
 
     id: str
@@ -219,7 +220,7 @@ class ObservationList(BaseModel):
 
 
 class PlanEntry(BaseModel):
-    """A plan in a list. key, key_name: of who asked for it first, where keys are used."""
+    """A plan in a list. key, key_name: the key of its first request; None without keys."""
 
     id: str
     name: str
@@ -244,7 +245,7 @@ class PlanEntry(BaseModel):
 
 
 class PlanLabels(BaseModel):
-    """The labels that a plan has."""
+    """The labels of a plan."""
 
     plan: str
     labels: tuple[str, ...]
@@ -266,7 +267,7 @@ class UploadAnswer(BaseModel):
 
 
 def job_of(row: Row[Any]) -> JobResource:
-    """A job as the API shows it."""
+    """The API's representation of a job."""
     return JobResource(
         id=row.id,
         state=row.state,
@@ -300,22 +301,22 @@ def job_of(row: Row[Any]) -> JobResource:
     )
 
 
-def agent_of(heard: Heard) -> AgentEntry:
-    """An agent as the API shows it."""
+def agent_of(record: AgentRecord) -> AgentEntry:
+    """The API's representation of an agent."""
     return AgentEntry(
-        id=heard.agent.id,
-        state="alive" if heard.is_alive else "silent",
-        created_at=time_of(heard.created),
-        heard_at=time_of(heard.heard),
-        measuring=heard.measuring,
-        calibration=heard.calibration,
-        measured_at=time_if(heard.measured),
-        agent=heard.agent,
+        id=record.agent.id,
+        state="alive" if record.is_alive else "silent",
+        created_at=time_of(record.created),
+        heard_at=time_of(record.heard),
+        measuring=record.measuring,
+        calibration=record.calibration,
+        measured_at=time_if(record.measured),
+        agent=record.agent,
     )
 
 
 def entry_of(entry: Entry) -> DocumentEntry:
-    """A list entry as the API shows it."""
+    """The API's representation of a document in a list."""
     return DocumentEntry(
         id=entry.id,
         name=entry.name,
@@ -326,10 +327,10 @@ def entry_of(entry: Entry) -> DocumentEntry:
 
 
 def plan_entry_of(summary: dict[str, Any]) -> PlanEntry:
-    """A plan in a list as the API shows it."""
+    """The API's representation of a plan in a list."""
     return PlanEntry(created_at=time_of(summary["created"]), **summary)
 
 
 def time_if(seconds: float | None) -> str | None:
-    """The same of what may not have been."""
+    """Seconds since 1970 as RFC 3339 text, or None."""
     return None if seconds is None else time_of(seconds)

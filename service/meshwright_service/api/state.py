@@ -1,4 +1,4 @@
-"""What the endpoints share: settings, database, keys, jobs, agents, leases, workers, and so on."""
+"""The shared state of the endpoints: settings, database, keys, jobs, leases, workers, caches."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fastapi import Depends, Request
 from meshwright_service.api.body_memory import BodyMemory
 from meshwright_service.api.job_watch import JobWatch
 from meshwright_service.api.long_polls import LongPolls
-from meshwright_service.api.middleware.not_modified import Shelves
-from meshwright_service.api.request_cache import Remembered
+from meshwright_service.api.middleware.not_modified import DocumentPaths
+from meshwright_service.api.request_cache import RequestCache
 from meshwright_service.auth.api_keys import Keys
 from meshwright_service.auth.authentication import Authentication
 from meshwright_service.common.settings import Settings
@@ -23,7 +23,7 @@ from meshwright_service.jobs.leases import Leases
 from meshwright_service.observability.process_metrics import Metrics
 from meshwright_service.plan_views.explanations import Explanations
 from meshwright_service.plan_views.graph_view_cache import Drawings
-from meshwright_service.plan_views.plan_cache import Inspected
+from meshwright_service.plan_views.plan_cache import PlanCache
 from meshwright_service.plan_views.view_cache import PlanViews
 from meshwright_service.store.database import Database
 from meshwright_service.workers.retention_thread import Pruner
@@ -32,7 +32,7 @@ from meshwright_service.workers.worker import Worker
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """One service. Safe to share between threads."""
+    """The state of one service process. Safe to share between threads."""
 
     settings: Settings
     database: Database
@@ -44,15 +44,15 @@ class State:
     workers: tuple[Worker, ...]
     metrics: Metrics
     pruner: Pruner
-    inspected: Inspected
+    inspected: PlanCache
     views: PlanViews
     drawings: Drawings
     explanations: Explanations
     bodies: BodyMemory
     waits: LongPolls
     idempotency: Idempotency
-    remembered: Remembered = field(default_factory=Remembered)
-    shelves: Shelves = field(default_factory=Shelves)
+    requests: RequestCache = field(default_factory=RequestCache)
+    document_paths: DocumentPaths = field(default_factory=DocumentPaths)
     stopping: threading.Event = field(default_factory=threading.Event)
     watch: JobWatch = field(init=False)
 
@@ -60,21 +60,21 @@ class State:
         object.__setattr__(self, "watch", JobWatch(self.jobs, self.stopping))
 
     def start(self) -> None:
-        """Begin to work, where this process has workers."""
+        """Start the workers and the retention thread, if this process has workers."""
         for worker in self.workers:
             worker.start()
         if self.workers:
             self.pruner.start()
 
     def begin_to_stop(self) -> None:
-        """Claim no more jobs, release those that run, and let nobody wait; returns at once."""
+        """Request the stop: release the running jobs and end all waits; returns at once."""
         self.stopping.set()
         self.pruner.begin_to_stop()
         for worker in self.workers:
             worker.begin_to_stop()
 
     def stop(self) -> None:
-        """Stop, and wait until the jobs are released."""
+        """Stop and wait until the jobs are released."""
         self.begin_to_stop()
         self.views.stop()
         for worker in self.workers:
@@ -83,7 +83,7 @@ class State:
         self.database.close()
 
     def wake(self) -> None:
-        """A job was queued."""
+        """Let the workers poll now, because a job was queued."""
         for worker in self.workers:
             worker.wake()
 
@@ -93,7 +93,7 @@ def state_of(request: Request) -> State:
 
 
 async def _service(request: Request) -> State:
-    # async: a dependency that is not costs every request a change of threads
+    # async: a sync dependency costs every request a thread switch
     return state_of(request)
 
 

@@ -1,7 +1,7 @@
-"""The dashboard's files, and the addresses that are its pages.
+"""The files of the dashboard and the paths of its pages.
 
-Every page is the same document: what an address shows, its modules ask of the API, with a key
-where one is wanted. Files and pages tell nothing of anybody and are open.
+Every page is the same document, whose modules request the data from the API. Files and pages hold
+no tenant data and need no key.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "connect-src 'self'; img-src 'self'; base-uri 'none'; form-action 'none'; "
     "frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'",
-    "Cache-Control": "no-cache",  # asked for again each time, and answered by 304
+    "Cache-Control": "no-cache",  # revalidated by ETag
 }
 PAGES = (
     "/",
@@ -51,7 +51,7 @@ NAME = re.compile(r"[a-z0-9_]+(/[a-z0-9_]+){0,2}\.(css|html|js|svg)")
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A file as it is sent."""
+    """A file of the dashboard."""
 
     content: bytes
     media_type: str
@@ -59,17 +59,17 @@ class File:
 
 
 def is_open(path: str) -> bool:
-    """Whether a path is a page or a file of one."""
+    """Whether a path is a page or a file of the dashboard."""
     return path.startswith("/dashboard/") or PAGE.fullmatch(path) is not None
 
 
 @cache
 def file(name: str) -> File:
-    """A file by its path under the dashboard's folder; raises NotFound."""
+    """A file by its path in the dashboard's folder; raises NotFound."""
     if NAME.fullmatch(name):
-        found = FILES.joinpath(*name.split("/"))
-        if found.is_file():
-            content = found.read_bytes()
+        path = FILES.joinpath(*name.split("/"))
+        if path.is_file():
+            content = path.read_bytes()
             kind = TYPES[name.rsplit(".")[-1]]
             return File(content, kind, hashlib.sha256(content).hexdigest())
     raise NotFound(f"the dashboard has no file {name[:80]!r}")

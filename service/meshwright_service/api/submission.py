@@ -1,4 +1,4 @@
-"""The job that answers a request: found, or queued once however often the request comes."""
+"""The job that answers a request: an existing one, or a new one that is queued exactly once."""
 
 from __future__ import annotations
 
@@ -18,22 +18,24 @@ from meshwright_service.store.document_locks import referring
 
 @dataclass(frozen=True, slots=True)
 class Submitted:
-    """The job that answers a request, as it was a moment ago. verify: its plan is to have a
-    certificate."""
+    """The job that answers a request, at the time of the submission.
+
+    verify: whether its plan needs a certificate.
+    """
 
     job: Row[Any]
     verify: bool = False
 
     @property
     def is_answered(self) -> bool:
-        """Whether the job has ended, or has a plan where no certificate is asked for."""
+        """Whether the job has ended, or has a plan and needs no certificate."""
         return has_ended(self.job) or (self.job.plan is not None and not self.verify)
 
 
 @dataclass(frozen=True, slots=True)
 class Queued:
-    """job: the id. answering: the job that answered before. is_repeat: a request with the same
-    idempotency key came to the job."""
+    """The result of `queue_once`. job: the id. answering: an existing job that answers. is_repeat:
+    whether an earlier request with the same idempotency key queued the job."""
 
     job: str
     answering: Row[Any] | None
@@ -43,7 +45,7 @@ class Queued:
 def answering_job(
     service: State, by: Principal, acceptance: Acceptance | None, request: str, on: Connection
 ) -> Row[Any] | None:
-    """The newest job that answers a request. None without one, or where a new search is wanted."""
+    """The newest job that answers a request; None without one, or if acceptance is None."""
     if acceptance is None:
         return None
     return service.jobs.find(on, by.tenant, request, acceptance)
@@ -58,10 +60,10 @@ def queue_once(
     answering: Callable[[Connection], Row[Any] | None],
     queue: Callable[[Connection, Row[Any] | None], str],
 ) -> Queued:
-    """The job of a request, in one transaction that no other process with the request shares.
+    """Find or queue the job of a request in one transaction, under a lock of the request.
 
-    answering: looks for the job that answers. queue: the id of that job, or of a new one; it is not
-    called for a repeated request.
+    answering: finds an existing job. queue: returns the id of that job or of a new one; not called
+    for a repeated idempotency key.
     """
     tenant = by.tenant
     with service.database.writing() as connection:
@@ -78,5 +80,5 @@ def queue_once(
 
 
 def answer_of(job: Row[Any] | None) -> Literal["queued", "joined", "stored"]:
-    """For the metrics: whether a new job answers, one under way, or one that has ended."""
+    """The source of an answer, for the metrics: a new job, an open one, or an ended one."""
     return "queued" if job is None else "joined" if job.state in OPEN else "stored"

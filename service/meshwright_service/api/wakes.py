@@ -1,4 +1,4 @@
-"""The order in which waiting requests go on: tenants in turn, so many a second."""
+"""Rate-limited wake-up of waiting requests, tenants in turn."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from typing import Protocol
 
 from meshwright_service.common.tenant import Tenant
 
-PAUSE_S = 0.005  # chosen: between two wakes; one costs about 1 ms (measured: bench.waiters)
+PAUSE_S = 0.005  # chosen: between two wake-ups; one takes about 1 ms (measured: bench.waiters)
 
 
 class Sleeper(Protocol):
-    """What is woken."""
+    """A waiting request."""
 
     def wake(self) -> None: ...
 
 
 class Wakes:
-    """Those to be woken, by tenant. Of the event loop's thread alone."""
+    """The queue of requests to wake, by tenant, for the event loop's thread only."""
 
     def __init__(self) -> None:
         self._waiting: dict[Tenant, deque[Sleeper]] = {}
@@ -26,7 +26,7 @@ class Wakes:
         self._waking: asyncio.Task[None] | None = None
 
     def add(self, tenant: Tenant, sleeper: Sleeper) -> None:
-        """Wake this one when it is its turn; once, however often it is added until then."""
+        """Queue a wake-up of a request, unless one is queued."""
         if sleeper in self._queued:
             return
         self._queued.add(sleeper)
@@ -40,7 +40,7 @@ class Wakes:
             sleepers = self._waiting.pop(tenant)
             sleeper = sleepers.popleft()
             if sleepers:
-                self._waiting[tenant] = sleepers  # behind the other tenants
+                self._waiting[tenant] = sleepers  # at the end of the queue
             self._queued.discard(sleeper)
             sleeper.wake()
             await asyncio.sleep(PAUSE_S)

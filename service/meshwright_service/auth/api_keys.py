@@ -1,7 +1,7 @@
-"""API keys: made once, found by their first characters, revoked but never deleted.
+"""API keys: looked up by a prefix of their secret; revoked but never deleted.
 
-A secret is `mw_` and 32 random bytes in base64. The store has its SHA-256: random bytes need no
-slow hash, since nobody can go through them.
+A secret is `mw_` and 32 random bytes in base64. The store holds its SHA-256 digest: a random secret
+needs no slow hash, because it cannot be guessed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from meshwright_service.store.tables import KeyRow
 log = logging.getLogger(__name__)
 MARK = "mw_"
 RANDOM_BYTES = 32
-PREFIX = len(MARK) + 8  # characters that are kept to find a key by; chosen: 48 of its 256 bits
-USED_S = 60.0  # how old `used` may be; chosen: one write a minute and key
+PREFIX = len(MARK) + 8  # characters of the stored prefix; chosen: 48 of the 256 random bits
+USED_S = 60.0  # maximum age of `used`; chosen: one write a minute for each key
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key as those see it who manage it: all but its secret. Times in seconds since 1970."""
+    """A key without its secret. Times in seconds since 1970."""
 
     id: str
     tenant: Tenant
@@ -56,7 +56,7 @@ class Keys:
     def create(
         self, tenant: Tenant, *, name: str, scopes: Iterable[Scope], expires_s: float | None = None
     ) -> tuple[Key, str]:
-        """A new key and its secret, which is nowhere afterwards."""
+        """A new key and its secret, which is not stored."""
         secret = MARK + secrets.token_urlsafe(RANDOM_BYTES)
         id_ = f"key_{uuid.uuid4().hex}"
         now = self._database.now
@@ -76,42 +76,42 @@ class Keys:
             return self._get(connection, tenant, id_), secret
 
     def list(self, tenant: Tenant, page: PageRequest) -> Page[Key]:
-        """A tenant's keys, the newest first, revoked ones too."""
+        """The keys of a tenant, newest first, including revoked keys."""
         statement = select(KeyRow.__table__).where(KeyRow.tenant == tenant)
         with self._database.reading() as connection:
             rows, token = read_page(connection, statement, KeyRow.created, KeyRow.id, page)
         return Page(tuple(map(_key, rows)), token)
 
     def every(self) -> tuple[Key, ...]:
-        """The keys of all tenants, the oldest first: for who runs the service."""
+        """The keys of all tenants, oldest first, for the operator."""
         statement = select(KeyRow.__table__).order_by(KeyRow.created, KeyRow.id)
         with self._database.reading() as connection:
             return tuple(map(_key, connection.execute(statement)))
 
     def revoke(self, tenant: Tenant, key: str) -> Key:
-        """End a key, for good; the second time changes nothing. NotFound in another tenant."""
+        """Revoke a key permanently; idempotent. Raises NotFound for a key of another tenant."""
         live = and_(KeyRow.id == key, KeyRow.tenant == tenant, KeyRow.revoked.is_(None))
         with self._database.writing() as connection:
             connection.execute(update(KeyRow).where(live).values(revoked=self._database.now))
             return self._get(connection, tenant, key)
 
     def any(self) -> bool:
-        """Whether there ever was a key: once there was, nobody is served without."""
+        """Whether the store ever had a key; from then on requests need one."""
         with self._database.reading() as connection:
             return connection.execute(select(KeyRow.id).limit(1)).first() is not None
 
     def principal(self, secret: str) -> Principal:
-        """Whom a secret speaks for; Unauthorized where it is unknown, revoked or expired."""
-        over = (KeyRow.expires <= self._database.now).label("is_over")
+        """The principal of a secret; raises Unauthorized if it is unknown, revoked or expired."""
+        is_over = (KeyRow.expires <= self._database.now).label("is_over")
         stale = or_(KeyRow.used.is_(None), KeyRow.used < self._database.now - USED_S)
-        found = select(KeyRow.__table__, over, stale.label("is_stale"))
+        candidates = select(KeyRow.__table__, is_over, stale.label("is_stale"))
         digest = _digest(secret)
         with self._database.reading() as connection:
-            rows = connection.execute(found.where(KeyRow.prefix == secret[:PREFIX])).all()
+            rows = connection.execute(candidates.where(KeyRow.prefix == secret[:PREFIX])).all()
         for row in rows:
             if hmac.compare_digest(row.digest, digest):
                 return self._checked(row)
-        raise Unauthorized("this key is none of this service's; an admin of your tenant makes keys")
+        raise Unauthorized("the service has no such key. Ask an admin of your tenant for a key")
 
     def _checked(self, row: Row[Any]) -> Principal:
         if row.revoked is not None:
@@ -127,7 +127,7 @@ class Keys:
             with self._database.writing() as connection:
                 mine = update(KeyRow).where(KeyRow.id == key)
                 connection.execute(mine.values(used=self._database.now))
-        except OperationalError as failure:  # a full disk, say: reads go on
+        except OperationalError as failure:  # for example a full disk: reads continue
             log.warning("the last use of the key %s is not noted: %s", key, failure.orig)
 
     def _get(self, connection: Connection, tenant: Tenant, key: str) -> Key:
@@ -138,8 +138,8 @@ class Keys:
         return _key(row)
 
 
-def ended(now: ColumnElement[float]) -> ColumnElement[bool]:
-    """Of keys: revoked or expired."""
+def is_ended(now: ColumnElement[float]) -> ColumnElement[bool]:
+    """SQL condition on a key: it is revoked or expired."""
     return or_(KeyRow.revoked.is_not(None), KeyRow.expires <= now)
 
 

@@ -1,8 +1,10 @@
-"""Whom a request speaks for: by its credentials, in one of the schemes of
-`meshwright_service.auth.schemes`, or, in a store without keys, by being on this machine.
+"""Authentication: finds the principal of a request.
 
-What was found is remembered for KEPT_S: so long, in each process, a key may work after it was
-revoked or expired, and a store may be served without keys after its first one was made elsewhere.
+A request has credentials of one of `meshwright_service.auth.schemes`. A store without keys serves
+any request.
+
+Each process caches results for KEPT_S. For that time a revoked or expired key may still work, and a
+store may be served without keys after another process made its first key.
 """
 
 from __future__ import annotations
@@ -19,14 +21,14 @@ from meshwright_service.auth.api_keys import Keys
 from meshwright_service.auth.principals import ANYBODY, Principal
 from meshwright_service.auth.schemes import SCHEMES, Credential, Scheme
 
-KEPT_S = 5.0  # chosen: docs/service.md says it
-KEPT = 4096  # principals; chosen: more keys than that at one time are looked up again
+KEPT_S = 5.0  # chosen; stated in docs/service.md
+KEPT = 4096  # cached principals; chosen: further keys are looked up again
 
 
 class Authentication:
-    """Finds principals. Safe to share between threads.
+    """Finds principals, with a cache. Safe to share between threads.
 
-    schemes: that requests may use. clock: seconds that only ever grow.
+    schemes: the accepted schemes. clock: a monotonic clock, in seconds.
     """
 
     def __init__(
@@ -45,34 +47,37 @@ class Authentication:
 
     @property
     def challenge(self) -> str:
-        """The value of WWW-Authenticate: the challenges of all schemes."""
+        """The value of the WWW-Authenticate header: the challenges of all schemes."""
         return ", ".join(scheme.challenge for scheme in self.schemes)
 
     def credential(self, headers: Headers) -> Credential | None:
-        """The credentials of a request; raises Unauthorized of those that no scheme reads."""
+        """The credentials of a request, or None; raises Unauthorized if no scheme reads them."""
         for scheme in self.schemes:
             secret = scheme.secret(headers)
             if secret is not None:
                 return Credential(scheme, secret)
         if "authorization" in headers:
-            raise Unauthorized(f"no scheme of this service reads this; send {self._examples()}")
+            raise Unauthorized(
+                "the Authorization header has an unsupported scheme. "
+                f"Send the header {self._examples()}"
+            )
         return None
 
     def remembered(self, credential: Credential | None) -> Principal | None:
-        """The principal where it is known without asking the database."""
+        """The cached principal, or None; does not read the database."""
         now = self._clock()
         with self._lock:
             if now < self._open_until:
                 return ANYBODY
-            kept = None if credential is None else self._known.get(_name(credential))
-        return kept[1] if kept is not None and now < kept[0] else None
+            entry = None if credential is None else self._known.get(_name(credential))
+        return entry[1] if entry is not None and now < entry[0] else None
 
     def find(self, credential: Credential | None) -> Principal:
-        """The principal by the database; raises Unauthorized."""
-        asked = self._clock()  # what changes while it answers counts from before
+        """The principal according to the database; raises Unauthorized."""
+        asked_s = self._clock()  # before the query: a concurrent change shortens the entry's life
         if not self._keys.any():
             with self._lock:
-                self._open_until = asked + KEPT_S
+                self._open_until = asked_s + KEPT_S
             return ANYBODY
         if credential is None:
             raise Unauthorized(f"this service asks for a key: {self._examples()}")
@@ -80,11 +85,11 @@ class Authentication:
         with self._lock:
             if len(self._known) >= KEPT:
                 self._known.clear()
-            self._known[_name(credential)] = (asked + KEPT_S, principal)
+            self._known[_name(credential)] = (asked_s + KEPT_S, principal)
         return principal
 
     def forget(self) -> None:
-        """Ask the database from now on: keys changed in this process."""
+        """Clear the cache, after a change of keys in this process."""
         with self._lock:
             self._known.clear()
             self._open_until = 0.0
@@ -94,5 +99,5 @@ class Authentication:
 
 
 def _name(credential: Credential) -> bytes:
-    # the secret itself stays in no table of this process
+    # a digest: the cache holds no secret
     return hashlib.sha256(f"{credential.scheme.name} {credential.secret}".encode()).digest()

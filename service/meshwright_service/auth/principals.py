@@ -1,8 +1,13 @@
-"""Who asks: a tenant, the key that speaks for it, and what that key may do.
+"""Principals: the tenant, the key and the scopes of a request.
 
-Scopes: `read` reads, `plan` stores documents, asks for plans, and reports steps, `agent` measures,
-`admin` does all of these and manages the tenant's keys. None but admin holds another. `metrics` is
-none of a tenant's: it reads the numbers of all together, and is given in the shell alone.
+- `read`: reads.
+- `plan`: stores documents, requests plans and reports steps.
+- `agent`: measures.
+- `admin`: includes the scopes above and manages the keys of the tenant.
+- `metrics`: reads the metrics of the service. It belongs to no tenant; only
+  `meshwright-server keys create` grants it.
+
+No scope except `admin` includes another one.
 """
 
 from __future__ import annotations
@@ -23,7 +28,7 @@ SCOPES: tuple[Scope, ...] = ("read", "plan", "agent", "admin", "metrics")
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Whom a request speaks for. key: the id of its key; None in a store without keys."""
+    """The identity of a request. key: the id of its key; None in a store without keys."""
 
     tenant: Tenant
     key: str | None
@@ -38,7 +43,7 @@ ANYBODY = Principal(DEFAULT_TENANT, None, frozenset(SCOPES))
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """A dependency of an endpoint: the principal, once it has the scope; raises Forbidden."""
+    """An endpoint dependency that returns the principal; raises Forbidden without the scope."""
 
     scope: Scope
 
@@ -46,11 +51,12 @@ class Needs:
         principal = cast(Principal, request.state.principal)
         if not principal.may(self.scope):
             raise Forbidden(
-                f"this needs a key with the scope {self.scope!r}, yours has {_listed(principal)}; "
+                f"the request needs a key with the scope {self.scope!r}, yours has "
+                f"{_scope_names(principal)}. "
                 + (
-                    "who runs the service can make one: meshwright-server keys create"
+                    "Create one on the server: meshwright-server keys create"
                     if self.scope == "metrics"
-                    else "an admin of your tenant can make one"
+                    else "Ask an admin of your tenant for such a key"
                 )
             )
         return principal
@@ -64,15 +70,15 @@ Operator = Annotated[Principal, Depends(Needs("metrics"))]
 
 
 def scopes_of(names: Iterable[str]) -> frozenset[Scope]:
-    """The scopes of these names; ValueError of another."""
-    given = set(names)
-    wrong = sorted(given.difference(SCOPES))
-    if wrong or not given:
+    """The scopes with these names; raises ValueError for an unknown name or no name."""
+    scopes = set(names)
+    wrong = sorted(scopes.difference(SCOPES))
+    if wrong or not scopes:
         raise ValueError(
             f"scopes are some of {', '.join(SCOPES)}, got {', '.join(wrong) or 'none'}"
         )
-    return frozenset(scope for scope in SCOPES if scope in given)
+    return frozenset(scope for scope in SCOPES if scope in scopes)
 
 
-def _listed(principal: Principal) -> str:
+def _scope_names(principal: Principal) -> str:
     return ", ".join(scope for scope in SCOPES if scope in principal.scopes)

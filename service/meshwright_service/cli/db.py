@@ -1,4 +1,4 @@
-"""`meshwright-server db`: the store's schema, its copies, and what it has had for long enough."""
+"""`meshwright-server db`: schema upgrade, retention, backup and restore of the store."""
 
 from __future__ import annotations
 
@@ -16,31 +16,34 @@ from meshwright_service.observability import logs
 from meshwright_service.store.database import Database
 
 db = typer.Typer(help="The store.", no_args_is_help=True)
-LEAVE_S = 3.0  # chosen: PostgreSQL notices the end of a process by then
+LEAVE_S = 3.0  # chosen: PostgreSQL notices the end of a process within it
 LOOK_S = 0.2
 File = Annotated[Path, typer.Argument(help="The file of the copy.")]
 
 
 @db.command("upgrade")
 def upgrade(database_url: Store = None, data_dir: Folder = None) -> None:
-    """Bring the store to this program's schema, in one transaction."""
+    """Upgrade the store to the schema of this version, in one transaction."""
     settings = settings_of(database_url=database_url, data_dir=data_dir)
     logs.configure(settings.log)
     with store(settings, application="meshwright-upgrade") as database:
-        was = database.revision()
-        if was != database.newest() and not _is_unused(database):
+        before = database.revision()
+        if before != database.newest() and not _is_unused(database):
             raise refused(
-                f"{shown(settings.database)} stays as it is: a process of Meshwright uses it, and "
-                "the schema changes; end the service and its workers first"
+                f"{shown(settings.database)} is unchanged: a process of Meshwright uses it. "
+                "End the service and its workers first"
             )
         database.upgrade()
-        now = database.revision()
-    which = shown(settings.database)
-    say(f"{which} is at {now}" + (", as it was" if was == now else f", was {was or 'empty'}"))
+        after = database.revision()
+    name = shown(settings.database)
+    say(
+        f"{name} is at {after}"
+        + (", as it was" if before == after else f", was {before or 'empty'}")
+    )
 
 
 def _is_unused(database: Database) -> bool:
-    """Whether no process of the service is connected to PostgreSQL, or is not after a moment."""
+    """Whether no process of the service is connected to PostgreSQL; waits up to LEAVE_S."""
     until = time.monotonic() + LEAVE_S
     while database.service_connections():
         if time.monotonic() > until:
@@ -51,18 +54,18 @@ def _is_unused(database: Database) -> bool:
 
 @db.command("prune")
 def prune(database_url: Store = None, data_dir: Folder = None) -> None:
-    """Delete what has stayed as long as the settings say, now; the service may run."""
+    """Delete the expired rows now, by the retention settings; the service may run."""
     settings = settings_of(database_url=database_url, data_dir=data_dir)
     logs.configure(settings.log)
     with store(settings) as database:
         database.open()
-        gone = Retention(database, settings).prune()
-    say(", ".join(f"{count} {what}" for what, count in gone.items()))
+        counts = Retention(database, settings).prune()
+    say(", ".join(f"{count} {kind}" for kind, count in counts.items()))
 
 
 @db.command("backup")
 def back_up(file: File, database_url: Store = None, data_dir: Folder = None) -> None:
-    """Copy a SQLite store into a file, and check the copy; the service may run."""
+    """Copy a SQLite store into a file and check the copy; the service may run."""
     settings = settings_of(database_url=database_url, data_dir=data_dir)
     try:
         backup.back_up(settings.database, file)
@@ -74,29 +77,27 @@ def back_up(file: File, database_url: Store = None, data_dir: Folder = None) -> 
 @db.command("restore")
 def restore(
     file: File,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Lose the store that is there.")
-    ] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace an existing store.")] = False,
     database_url: Store = None,
     data_dir: Folder = None,
 ) -> None:
-    """Make a SQLite store what a copy is; with the service ended."""
+    """Restore a SQLite store from a copy; end the service first."""
     settings = settings_of(database_url=database_url, data_dir=data_dir)
     try:
         count = backup.restore(settings.database, file, replace=replace)
     except (backup.CannotCopy, OSError) as failure:
-        raise refused(f"{shown(settings.database)} stays as it is: {failure}") from None
+        raise refused(f"{shown(settings.database)} is unchanged: {failure}") from None
     say(f"{shown(settings.database)} is what {file} was; {count} jobs are queued again")
 
 
 @db.command("requeue")
 def requeue(database_url: Store = None, data_dir: Folder = None) -> None:
-    """Queue again what ran when a dump of PostgreSQL was made; once it is restored, before use."""
+    """Queue the jobs that ran at the time of a PostgreSQL dump; run it after the restore."""
     settings = settings_of(database_url=database_url, data_dir=data_dir)
     with store(settings) as database:
         database.open()
         try:
             count = backup.requeue(database)
         except backup.CannotCopy as failure:
-            raise refused(f"{shown(settings.database)} stays as it is: {failure}") from None
+            raise refused(f"{shown(settings.database)} is unchanged: {failure}") from None
     say(f"{shown(settings.database)}: {count} jobs are queued again")

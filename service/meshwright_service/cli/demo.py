@@ -1,6 +1,6 @@
-"""`make run`: the service on a free port, one real model planned, and where to look at it.
+"""`make run`: starts the service on a free port, plans one real model and prints the URLs.
 
-Stays up until Ctrl-C in a terminal; ends after printing without one.
+The service runs until Ctrl-C in a terminal; without a terminal it ends after printing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from meshwright_service.common.settings import Settings
 from meshwright_service.common.sockets import listen, url_of
 
 GRAPH = Path(__file__).resolve().parents[3] / "examples" / "graphs" / "llama3-8b.json.gz"
-START_S = 60.0  # chosen: a cold start on a slow disk takes a tenth of it
+START_S = 60.0  # chosen: ten times a cold start on a slow disk
 
 
 def main() -> None:
@@ -81,12 +81,12 @@ def _wait_for_start(web: Server, thread: threading.Thread) -> None:
     deadline = time.monotonic() + START_S
     while not web.started:
         if not thread.is_alive() or time.monotonic() > deadline:
-            raise Unavailable("the service did not start; its messages stand above")
+            raise Unavailable("the service did not start. Read its messages above")
         time.sleep(0.02)
 
 
 def _stay() -> None:
-    # a handler may put here while the main thread waits here; an Event would lock both out
+    # a signal handler may put while the main thread waits; an Event would deadlock
     ended: SimpleQueue[int] = SimpleQueue()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _: ended.put(number))
@@ -100,7 +100,7 @@ def _arguments() -> argparse.Namespace:
     )
     parser.add_argument("--graph", type=Path, default=GRAPH)
     parser.add_argument("--topology", default="h100-8x8")
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--port", type=int, default=0, help="Port; 0 takes a free port.")
     return parser.parse_args()
 
 

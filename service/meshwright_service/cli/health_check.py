@@ -1,4 +1,4 @@
-"""Whether the service of a configuration answers /healthz, asked on this machine."""
+"""Health check: requests /healthz from the service of a configuration on this machine."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ import ssl
 
 from meshwright_service.common.settings import Settings
 
-WAIT_S = 5.0  # chosen: HEALTHCHECK of the Dockerfile leaves twice as long
+WAIT_S = 5.0  # chosen: half the timeout of the Dockerfile's HEALTHCHECK
 
 
 class Unhealthy(Exception):
-    """The service does not answer as it should."""
+    """The service does not answer, or answers with an error."""
 
 
 def check(settings: Settings) -> str:
-    """Ask for /healthz; the URL that was asked. Raises Unhealthy.
+    """Request /healthz and return its URL; raises Unhealthy.
 
-    The certificate is not verified: it has the public name of the service, and the request stays
-    on this machine and has no key.
+    The certificate is not verified: it has the public name of the service. The request stays on
+    this machine and has no key.
     """
     if not settings.port:
-        raise Unhealthy("port 0 is another one at every start; set MESHWRIGHT_PORT")
+        raise Unhealthy("port 0 is a different port at every start. Set MESHWRIGHT_PORT")
     host = _reachable(settings.host)
     connection: http.client.HTTPConnection
     if settings.tls_cert is None:
@@ -49,7 +49,7 @@ def check(settings: Settings) -> str:
 
 
 def _reachable(host: str) -> str:
-    """The loopback address where the service listens on all addresses."""
+    """The host, or the loopback address for a service that listens on all addresses."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

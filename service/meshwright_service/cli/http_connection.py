@@ -1,7 +1,7 @@
-"""Connections: a request's line and headers have to arrive in time.
+"""HTTP connections with a timeout for the request line and the headers.
 
-Uvicorn closes connections that idle between two requests, but waits for the first request, and for
-the rest of any headers, for ever: who sends a byte a minute on thousands of them takes all.
+Uvicorn closes connections that idle between two requests, but waits without limit for the first
+request and for the rest of any headers. A client could so hold thousands of connections.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from meshwright_service.api.problem_details import MEDIA_TYPE
 from meshwright_service.common.errors import NotHttp
 
-LONGEST = 1 << 16  # bytes of a line and headers; chosen: 500 modules of 100 letters, open in a page
+LONGEST = 1 << 16  # bytes of a line and headers; chosen: 500 open modules of 100 letters in a URL
 
 
 class Parser(h11.Connection):
-    """HTTP/1.1 of a server. A line and headers of more than LONGEST bytes are an error.
+    """HTTP/1.1 parser of a server that rejects a line and headers of more than LONGEST bytes.
 
-    h11 checks the length of headers that are incomplete, and takes complete ones of any length.
+    h11 limits only incomplete headers, and accepts complete headers of any length.
     """
 
     def __init__(self) -> None:
@@ -39,28 +39,31 @@ class Parser(h11.Connection):
 
 
 class BoundedConnection(H11Protocol):
-    """HTTP/1.1. headers_s: from the connection, or from the first byte of a later request, on."""
+    """HTTP/1.1 connection with a header timeout.
+
+    headers_s: from the connection, or from the first byte of a later request.
+    """
 
     def __init__(self, *args: Any, headers_s: float, **more: Any) -> None:
         super().__init__(*args, **more)
         self.conn = Parser()
         self._headers_s = headers_s
-        self._due: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         # Uvicorn's own signature
         super().connection_made(transport)
-        self._expect()
+        self._start_timer()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if self.conn.their_state is not h11.IDLE:
-            self._forget()
+            self._stop_timer()
         elif self.conn.trailing_data[0]:
-            self._expect()
+            self._start_timer()
 
     def send_400_response(self, msg: str) -> None:
-        """A problem like any other, in place of Uvicorn's plain text."""
+        """Send a problem document in place of Uvicorn's plain text."""
         error = NotHttp(f"{msg} A line and headers of {LONGEST} bytes at most are read.")
         headers = [
             ("Content-Type", MEDIA_TYPE), ("Cache-Control", "no-store"), ("Connection", "close"),
@@ -74,21 +77,21 @@ class BoundedConnection(H11Protocol):
         self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._forget()
+        self._stop_timer()
         super().connection_lost(exc)
 
-    def _expect(self) -> None:
-        if self._due is None:
-            self._due = self.loop.call_later(self._headers_s, self.transport.abort)
+    def _start_timer(self) -> None:
+        if self._timer is None:
+            self._timer = self.loop.call_later(self._headers_s, self.transport.abort)
 
-    def _forget(self) -> None:
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 def connection(headers_s: float) -> type[asyncio.Protocol]:
-    """What a server makes of every connection."""
+    """The connection class of a server with this header timeout."""
 
     class Timed(BoundedConnection):
         def __init__(self, *args: Any, **more: Any) -> None:

@@ -1,4 +1,4 @@
-"""`meshwright-server keys`: keys of any tenant, for whoever has the store in hand."""
+"""`meshwright-server keys`: API keys of any tenant, for the operator of the store."""
 
 from __future__ import annotations
 
@@ -22,59 +22,61 @@ DAY_S = 86400.0
 
 @keys.command("create")
 def create(
-    tenant: Annotated[str, typer.Option(help="Whose key; a new name is a new tenant.")] = "default",
+    tenant: Annotated[
+        str, typer.Option(help="Tenant of the key; a new name is a new tenant.")
+    ] = "default",
     scope: Annotated[
-        list[str] | None, typer.Option(help="What it may do, repeated for more; admin by default.")
+        list[str] | None, typer.Option(help="Scope of the key, repeatable; admin by default.")
     ] = None,
-    name: Annotated[str, typer.Option(help="What lists call it.")] = "",
+    name: Annotated[str, typer.Option(help="Name in lists.")] = "",
     days: Annotated[
-        float | None, typer.Option(min=0.001, max=36500, help="How long it works; ever by default.")
+        float | None, typer.Option(min=0.001, max=36500, help="Lifetime; unlimited by default.")
     ] = None,
     database_url: Store = None,
     data_dir: Folder = None,
 ) -> None:
-    """Make a key: its secret is printed, alone and this once."""
+    """Create a key and print its secret, which cannot be shown again."""
     if not TENANT.fullmatch(tenant):
         raise refused(
-            f"--tenant: {tenant[:80]!r} is no name; take small letters, digits, '.', '_' and '-'"
+            f"--tenant: {tenant[:80]!r} is no name. Use lowercase letters, digits, '.', '_' and '-'"
         )
     try:
         scopes = scopes_of(scope or ["admin"])
     except ValueError as wrong:
         raise refused(f"--scope: {wrong}") from None
     if len(name) > 200 or not name.isprintable():
-        raise refused("--name: takes at most 200 printable characters")
-    with _keys(database_url=database_url, data_dir=data_dir) as found:
-        made, secret = found.create(
+        raise refused("--name: use at most 200 printable characters")
+    with _keys(database_url=database_url, data_dir=data_dir) as keys_:
+        key, secret = keys_.create(
             Tenant(tenant),
             name=name,
             scopes=scopes,
             expires_s=None if days is None else days * DAY_S,
         )
-    typer.echo(f"{made.id} of the tenant {tenant}: {_scopes(made)}", err=True)
+    typer.echo(f"{key.id} of the tenant {tenant}: {_scopes(key)}", err=True)
     say(secret)
 
 
 @keys.command("list")
 def list_(database_url: Store = None, data_dir: Folder = None) -> None:
     """List the keys of all tenants, without their secrets."""
-    with _keys(database_url=database_url, data_dir=data_dir) as found:
-        for key in found.every():
+    with _keys(database_url=database_url, data_dir=data_dir) as keys_:
+        for key in keys_.every():
             say(_line(key))
 
 
 @keys.command("revoke")
 def revoke(
-    key: Annotated[str, typer.Argument(help="Its id, as `keys list` says it.")],
+    key: Annotated[str, typer.Argument(help="Id of the key, from `keys list`.")],
     database_url: Store = None,
     data_dir: Folder = None,
 ) -> None:
-    """End a key, for good."""
-    with _keys(database_url=database_url, data_dir=data_dir) as found:
-        own = [one for one in found.every() if one.id == key]
-        if not own:
-            raise refused(f"no key has the id {key[:100]!r}; `keys list` says them")
-        say(_line(found.revoke(own[0].tenant, key)))
+    """Revoke a key permanently."""
+    with _keys(database_url=database_url, data_dir=data_dir) as keys_:
+        tenants = [entry.tenant for entry in keys_.every() if entry.id == key]
+        if not tenants:
+            raise refused(f"no key has the id {key[:100]!r}; `keys list` prints the ids")
+        say(_line(keys_.revoke(tenants[0], key)))
 
 
 @contextmanager
@@ -86,8 +88,8 @@ def _keys(**options: object) -> Iterator[Keys]:
 
 def _line(key: Key) -> str:
     times = {"expires": key.expires, "used": key.used, "revoked": key.revoked}
-    said = [f"{what} {time_if(at)}" for what, at in times.items() if at is not None]
-    return "  ".join([key.id, key.tenant, f"{key.prefix}…", _scopes(key), key.name, *said])
+    dates = [f"{event} {time_if(at)}" for event, at in times.items() if at is not None]
+    return "  ".join([key.id, key.tenant, f"{key.prefix}…", _scopes(key), key.name, *dates])
 
 
 def _scopes(key: Key) -> str:

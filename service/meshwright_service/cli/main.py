@@ -1,6 +1,6 @@
-"""`meshwright-server`: run the service from the shell.
+"""`meshwright-server`: the command line of the service.
 
-What only `serve` and `worker` need is loaded by them: keys are made in half the time.
+`serve` and `worker` import their modules themselves, which halves the start of other commands.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from meshwright_service.api.state import State
 
 MetricsPort = Annotated[
-    int | None, typer.Option(help="Serve metrics there too, to this machine; 0 takes a free one.")
+    int | None, typer.Option(help="Port of a metrics server on this machine; 0 takes a free port.")
 ]
 cli = typer.Typer(help="The Meshwright service.", no_args_is_help=True, add_completion=False)
 cli.add_typer(db, name="db")
@@ -48,16 +48,18 @@ def root() -> None:
 @cli.command()
 def serve(
     host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
-    port: Annotated[int | None, typer.Option(help="Port; 0 takes a free one.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port; 0 takes a free port.")] = None,
     database_url: Store = None,
     data_dir: Folder = None,
     workers: Annotated[
-        int | None, typer.Option(help="Searches at the same time; 0 leaves them to `worker`.")
+        int | None, typer.Option(help="Number of concurrent searches; 0 leaves them to `worker`.")
     ] = None,
     tls_cert: Annotated[
-        Path | None, typer.Option(help="Certificate chain in PEM: speak HTTPS.")
+        Path | None, typer.Option(help="Certificate chain in PEM; enables HTTPS.")
     ] = None,
-    tls_key: Annotated[Path | None, typer.Option(help="Its key, for its owner alone.")] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(help="Private key in PEM, readable by its owner only.")
+    ] = None,
     metrics_port: MetricsPort = None,
 ) -> None:
     """Run the API and its workers until a signal ends them."""
@@ -73,14 +75,14 @@ def serve(
         check_tls(settings)
     except ValueError as wrong:
         raise refused(str(wrong)) from None
-    with _listener(settings) as listener, _opened(settings):
+    with _listener(settings) as listener, _checked_setup(settings):
         _check_keys(settings)
         try:
             web = Web(settings)
             web.config.load()
         except (ssl.SSLError, OSError) as wrong:
             raise refused(f"--tls-cert, --tls-key: {wrong}") from None
-        with _metrics_served(web.service):
+        with _serve_metrics(web.service):
             scheme = "https" if settings.tls_cert else "http"
             say(f"Meshwright at {url_of(listener, scheme)} (store: {shown(settings.database)})")
             web.run(sockets=[listener])
@@ -90,46 +92,46 @@ def serve(
 def worker(
     database_url: Store = None,
     data_dir: Folder = None,
-    workers: Annotated[int | None, typer.Option(help="Searches at the same time.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Number of concurrent searches.")] = None,
     metrics_port: MetricsPort = None,
 ) -> None:
-    """Run workers without an API until a signal ends them; any number, on one PostgreSQL."""
+    """Run workers without an API until a signal ends them. PostgreSQL allows several processes."""
     settings = settings_of(
         database_url=database_url, data_dir=data_dir, workers=workers, metrics_port=metrics_port
     )
     if not settings.workers:
-        raise refused("a worker without workers does nothing: --workers 1 or more")
+        raise refused("the worker would run no jobs. Use --workers 1 or more")
     logs.configure(settings.log)
     keep_arenas_few()
-    with _opened(settings):
+    with _checked_setup(settings):
         from meshwright_service.api.app import build
 
         state = build(settings)
         _end_at_signals(state)
-        with _metrics_served(state):
+        with _serve_metrics(state):
             state.start()
-            store_ = shown(settings.database)
-            say(f"Meshwright works (store: {store_}, searches: {settings.workers})")
-            for one in state.workers:
-                while one.is_alive():
-                    one.wait(timeout_s=1)  # a wait without an end would keep signals waiting
+            store_url = shown(settings.database)
+            say(f"Meshwright works (store: {store_url}, searches: {settings.workers})")
+            for worker_ in state.workers:
+                while worker_.is_alive():
+                    worker_.wait(timeout_s=1)  # a wait without a timeout would delay signals
             state.stop()
 
 
 @cli.command()
 def config(database_url: Store = None, data_dir: Folder = None) -> None:
-    """Print the settings that would be used, as JSON, without secrets."""
+    """Print the settings as JSON, without secrets."""
     settings = settings_of(database_url=database_url, data_dir=data_dir)
-    found = settings.model_dump(mode="json") | {"database_url": shown(settings.database)}
-    say(json.dumps(found, indent=2))
+    values = settings.model_dump(mode="json") | {"database_url": shown(settings.database)}
+    say(json.dumps(values, indent=2))
 
 
 @cli.command()
 def health(
-    host: Annotated[str | None, typer.Option(help="Address that the service listens on.")] = None,
-    port: Annotated[int | None, typer.Option(help="Its port.")] = None,
+    host: Annotated[str | None, typer.Option(help="Address of the service.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port of the service.")] = None,
 ) -> None:
-    """Ask the service of this configuration for /healthz; exit code 1 where it does not answer."""
+    """Request /healthz from the service of this configuration; exit code 1 without an answer."""
     try:
         say(f"{health_check.check(settings_of(host=host, port=port))} answers")
     except health_check.Unhealthy as why:
@@ -147,13 +149,13 @@ def _check_keys(settings: Settings) -> None:
         if is_loopback(settings.host) or Keys(database).any():
             return
     raise refused(
-        f"{settings.host} can be reached from other machines, and without keys nobody is asked who "
-        "they are; make the first one: meshwright-server keys create"
+        f"{settings.host} can be reached from other machines, and without keys any client may use "
+        "the service. Create the first key: meshwright-server keys create"
     )
 
 
 def _end_at_signals(state: State) -> None:
-    """At the first one in good order; at the second at once."""
+    """End in order at the first signal, at once at the second."""
     numbers = (signal.SIGINT, signal.SIGTERM)
 
     def end(*_: object) -> None:
@@ -166,8 +168,8 @@ def _end_at_signals(state: State) -> None:
 
 
 @contextmanager
-def _metrics_served(state: State) -> Iterator[None]:
-    """Serve this process's metrics on a port of their own, where one is set."""
+def _serve_metrics(state: State) -> Iterator[None]:
+    """Serve the metrics of this process on a separate port, if the settings name one."""
     settings = state.settings
     if settings.metrics_port is None:
         yield
@@ -199,10 +201,10 @@ def _listener(settings: Settings) -> socket.socket:
 
 
 @contextmanager
-def _opened(settings: Settings) -> Iterator[None]:
-    """Run with a store of the right schema, and a planner and a verifier that are there."""
-    _check_found("planner", settings.planner, find_planner)
-    _check_found("verifier", settings.verifier, find_verifier)
+def _checked_setup(settings: Settings) -> Iterator[None]:
+    """Check the planner, the verifier and the schema of the store before the block."""
+    _check_plugin("planner", settings.planner, find_planner)
+    _check_plugin("verifier", settings.verifier, find_verifier)
     if settings.dask and find_spec("distributed") is None:
         raise refused("MESHWRIGHT_DASK_SCHEDULER needs Dask: pip install 'meshwright-server[dask]'")
     with store(settings) as database:
@@ -210,7 +212,7 @@ def _opened(settings: Settings) -> Iterator[None]:
     yield
 
 
-def _check_found(what: str, name: str, find: Callable[[str], object]) -> None:
+def _check_plugin(what: str, name: str, find: Callable[[str], object]) -> None:
     try:
         find(name)
     except (Unavailable, AttributeError, ImportError) as failure:

@@ -1,7 +1,7 @@
-"""The metrics of a process on a port of their own, which asks for no key.
+"""Metrics server: serves the metrics of a process on a separate port, without keys.
 
-A browser on this machine reaches the port too: the Host header is checked as the API does, so that
-no page of another host reads the answers under a name that is made to mean this machine.
+The server checks the Host header as the API does. A page of another host could otherwise read the
+metrics in a browser on this machine by DNS rebinding.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from meshwright_service.common.errors import WrongHost
 if TYPE_CHECKING:
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-SILENT_S = 10.0  # chosen: a connection that sends no request for so long is closed
+SILENT_S = 10.0  # chosen: timeout of a connection without a request
 
 
 @contextmanager
 def serving(
     host: str, port: int, *, registry: CollectorRegistry, allowed_hosts: str
 ) -> Iterator[str]:
-    """Serve the metrics of a registry, and give the URL. Raises OSError of a port in use."""
+    """Serve the metrics of a registry and yield the URL. Raises OSError for a port in use."""
 
     class Server(_Server):
         address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
 
     with Server((host, port), _Handler) as server:
-        server.set_app(_guarded(make_wsgi_app(registry), Hosts(host, allowed_hosts)))
+        server.set_app(_with_host_check(make_wsgi_app(registry), Hosts(host, allowed_hosts)))
         thread = Thread(target=server.serve_forever, name="metrics", daemon=True)
         thread.start()
         name, number = server.server_address[:2]
@@ -47,10 +47,10 @@ def serving(
             thread.join(timeout=5)
 
 
-def _guarded(app: WSGIApplication, hosts: Hosts) -> WSGIApplication:
+def _with_host_check(app: WSGIApplication, hosts: Hosts) -> WSGIApplication:
     def answer(environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         try:
-            hosts.check_host([environ.get("HTTP_HOST", "")])  # of two headers: both, with a comma
+            hosts.check_host([environ.get("HTTP_HOST", "")])  # two headers arrive joined by a comma
         except WrongHost as error:
             problem = error.problem(instance=environ.get("PATH_INFO", "/"))
             start("421 Misdirected Request", [("Content-Type", "application/problem+json")])
@@ -64,7 +64,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
 
     def server_bind(self) -> None:
-        """Bind without asking the name service for the name of the address."""
+        """Bind without a reverse DNS look-up of the address."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
@@ -76,4 +76,4 @@ class _Handler(WSGIRequestHandler):
     timeout = SILENT_S
 
     def log_message(self, format: str, *args: object) -> None:
-        """Scrapes are not logged."""
+        """Log nothing."""

@@ -1,8 +1,11 @@
-"""The web server, and how it ends: at a first signal in good order, at a second at once.
+"""The web server: graceful shutdown at the first signal, immediate exit at the second.
 
-In good order: it accepts nothing more, says so at /readyz, ends the searches of its workers and
-queues their jobs again, so that another worker goes on at once, answers whoever waits for a job
-with how that stands, and finishes what it was asked.
+A graceful shutdown has these steps:
+
+1. The server accepts no more connections, and /readyz fails.
+2. The workers end their searches and queue the jobs again, for other workers.
+3. Long polls are answered with the current state of their jobs.
+4. The other open requests are answered.
 """
 
 from __future__ import annotations
@@ -17,11 +20,11 @@ from meshwright_service.api.state import State
 from meshwright_service.cli.http_connection import connection
 from meshwright_service.common.settings import Settings
 
-FINISH_S = 20  # chosen: below the 30 s that supervisors leave between two signals
+FINISH_S = 20  # chosen: below the 30 s that supervisors leave between SIGTERM and SIGKILL
 
 
 class Web(uvicorn.Server):
-    """The service's server, not yet started."""
+    """The web server of the service."""
 
     def __init__(self, settings: Settings) -> None:
         app = create_app(settings)
@@ -46,7 +49,7 @@ class Web(uvicorn.Server):
         return self._service
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Of SIGINT and SIGTERM."""
+        """Handle SIGINT and SIGTERM."""
         if self.should_exit:
             self.force_exit = True
         self._service.begin_to_stop()
@@ -54,9 +57,10 @@ class Web(uvicorn.Server):
 
 
 def check_tls(settings: Settings) -> None:
-    """Raises ValueError where certificate and key are not both there, or others can read the key.
+    """Raise ValueError unless certificate and key are both readable and the key is private.
 
-    The rule for the key is PostgreSQL's: its owner's alone, or root's and readable by one group.
+    PostgreSQL's rule for the key applies: only its owner can read it, or root owns it and one group
+    can read it.
     """
     if (settings.tls_cert is None) != (settings.tls_key is None):
         raise ValueError("--tls-cert and --tls-key: one is of no use without the other")
@@ -72,5 +76,5 @@ def check_tls(settings: Settings) -> None:
     if status.st_mode & others:
         raise ValueError(
             f"--tls-key: {settings.tls_key} can be read by others (mode "
-            f"{status.st_mode & 0o777:04o}); chmod 600 it, or 640 where it is root's"
+            f"{status.st_mode & 0o777:04o}). Set the mode 600, or 640 if root owns it"
         )

@@ -1,4 +1,4 @@
-"""What the commands of `meshwright-server` share: settings, the store, and lines of text."""
+"""Shared parts of the `meshwright-server` commands: settings, store and output."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ Folder = Annotated[Path | None, typer.Option("--data-dir", help="Folder of the S
 
 
 def say(line: str) -> None:
-    """Write a line that whoever reads standard output has at once."""
+    """Write a line to standard output and flush it."""
     typer.echo(line)
     sys.stdout.flush()
 
 
 def settings_of(**options: Any) -> Settings:
-    """The settings of the environment, under the options of the command line."""
-    given = {name: value for name, value in options.items() if value is not None}
+    """The settings; options of the command line override the environment."""
+    values = {name: value for name, value in options.items() if value is not None}
     try:
-        return Settings(**given)
+        return Settings(**values)
     except ValidationError as failure:
         first = failure.errors()[0]
         name = str(first["loc"][0])
-        what = f"--{name.replace('_', '-')}" if name in given else f"MESHWRIGHT_{name.upper()}"
-        raise refused(f"{what}: {first['msg']}, got {first['input']!r}") from None
+        option = f"--{name.replace('_', '-')}" if name in values else f"MESHWRIGHT_{name.upper()}"
+        raise refused(f"{option}: {first['msg']}, got {first['input']!r}") from None
 
 
 @contextmanager
 def store(settings: Settings, *, application: str = SERVICE) -> Iterator[Database]:
-    """The database; what it cannot do is said in one line. application: see Database."""
+    """The database; its errors end the command with one line. application: see `Database`."""
     try:
         database = Database(settings.database, application=application)
         try:
@@ -49,8 +49,8 @@ def store(settings: Settings, *, application: str = SERVICE) -> Iterator[Databas
         finally:
             database.close()
     except (OSError, ValueError, ImportError, OldSchema, SQLAlchemyError, CommandError) as failure:
-        said = str(getattr(failure, "orig", None) or failure).partition("\n")[0]
-        raise refused(f"the store {shown(settings.database)} cannot be used: {said}") from None
+        reason = str(getattr(failure, "orig", None) or failure).partition("\n")[0]
+        raise refused(f"the store {shown(settings.database)} cannot be used: {reason}") from None
 
 
 def shown(url: str) -> str:
@@ -59,6 +59,6 @@ def shown(url: str) -> str:
 
 
 def refused(why: str) -> typer.Exit:
-    """The end of a command that cannot do what it was told; to be raised."""
+    """Print an error and return the exit of the command, to be raised."""
     typer.echo(f"meshwright-server: {why}", err=True)
     return typer.Exit(2)

@@ -1,4 +1,4 @@
-"""Moments on the database's clock, which somebody may set forward or back."""
+"""Times on the database's clock, which may be set forward or back."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 from sqlalchemy import ColumnElement, and_
 from sqlalchemy.orm import InstrumentedAttribute
 
-REACH = 2  # chosen: processes may differ so much in how long their leases last
+REACH = 2  # chosen: maximum ratio of the lease durations of two processes
 
 
 def is_ahead(
     moment: InstrumentedAttribute[Any], now: ColumnElement[float], within_s: float
 ) -> ColumnElement[bool]:
-    """Whether a moment is to come that was set at most `within_s` ahead.
+    """SQL condition: a time that was set at most `within_s` ahead is in the future.
 
-    One further ahead was set before the clock was set back: it counts as past, or what waits for it
-    would wait for as long as the clock was wrong.
+    A time further ahead was set before the clock was set back. It counts as past; a waiter would
+    otherwise wait for the whole correction of the clock.
     """
     return and_(moment > now, moment <= now + REACH * within_s)
 

@@ -1,7 +1,7 @@
-"""Where a Dask scheduler is, and how it is spoken to: plain on this machine, else by mutual TLS.
+"""Address of a Dask scheduler: plain TCP on this machine, mutual TLS to another one.
 
-Dask's messages are pickles: who may send one runs code here. So beyond the loopback nobody is
-listened to without a certificate of the one authority that the settings name.
+Dask's messages are pickles, so their sender can run code in this process. Every peer beyond the
+loopback needs a certificate of the authority that the settings name.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from meshwright_service.common.sockets import is_loopback
 
 @dataclass(frozen=True, slots=True)
 class Scheduler:
-    """An address, tcp://host:port or tls://host:port, and files in PEM; empty without TLS.
+    """An address, tcp://host:port or tls://host:port, and PEM files, which are empty without TLS.
 
-    Raises ValueError where it cannot be spoken to, or must not be.
+    Raises ValueError for a malformed address or an insecure one.
     """
 
     address: str
@@ -29,7 +29,7 @@ class Scheduler:
         parts = urlsplit(self.address)
         if parts.scheme not in ("tcp", "tls") or not parts.hostname or not parts.port:
             raise ValueError(
-                f"{self.address!r} is no address: tcp://127.0.0.1:8786, tls://host:8786"
+                f"{self.address!r} is no address. Use tcp://127.0.0.1:8786 or tls://host:8786"
             )
         if parts.scheme == "tls":
             if not (self.authority and self.certificate and self.key):
@@ -39,15 +39,15 @@ class Scheduler:
                 )
         elif not is_loopback(parts.hostname):
             raise ValueError(
-                f"{self.address} is beyond this machine: Dask's messages are pickles, so only "
-                "mutual TLS is spoken there, tls://"
+                f"{self.address} is not on this machine, and Dask's messages are pickles, which "
+                "need mutual TLS. Use tls://"
             )
 
     def written(self) -> str:
-        """For the command line of a child process."""
+        """The scheduler as JSON text, for a child process."""
         return json.dumps(asdict(self))
 
     @staticmethod
     def read(text: str) -> Scheduler | None:
-        """As it is written; None of an empty text."""
+        """The scheduler of a text from `written`; None for an empty text."""
         return Scheduler(**json.loads(text)) if text else None

@@ -1,4 +1,4 @@
-"""What can go wrong in the service beyond a wrong document; see meshwright.schema.errors.
+"""Errors of the service, in addition to those of documents in `meshwright.schema.errors`.
 
 MeshwrightError
 ├── InvalidInput
@@ -30,14 +30,14 @@ from meshwright.schema.errors import InvalidInput, MeshwrightError
 
 
 class ParameterError(InvalidInput):
-    """A query parameter or a header that cannot be used."""
+    """A query parameter or a header is not valid."""
 
     slug = "invalid-parameter"
     title = "The parameter is not valid"
 
 
 class NotHttp(MeshwrightError):
-    """A request that cannot be read, or whose line and headers are too long."""
+    """The request is malformed, or its line and headers are too long."""
 
     slug = "not-http"
     title = "The request cannot be read"
@@ -45,7 +45,7 @@ class NotHttp(MeshwrightError):
 
 
 class NotJson(MeshwrightError):
-    """A body that cannot be read as JSON."""
+    """The body is not valid JSON."""
 
     slug = "not-json"
     title = "The body is not JSON"
@@ -53,7 +53,7 @@ class NotJson(MeshwrightError):
 
 
 class DamagedBody(MeshwrightError):
-    """A compressed body that cannot be decoded."""
+    """The compressed body cannot be decoded."""
 
     slug = "damaged-body"
     title = "The body cannot be decoded"
@@ -61,7 +61,7 @@ class DamagedBody(MeshwrightError):
 
 
 class WrongContentType(MeshwrightError):
-    """A body in a format or a compression that is not understood."""
+    """The media type or the content encoding of the body is not supported."""
 
     slug = "unsupported-media-type"
     title = "The body has a type that is not understood"
@@ -69,7 +69,7 @@ class WrongContentType(MeshwrightError):
 
 
 class SlowBody(MeshwrightError):
-    """A body that did not arrive in time."""
+    """The body did not arrive in time."""
 
     slug = "slow-body"
     title = "The body did not arrive in time"
@@ -77,7 +77,7 @@ class SlowBody(MeshwrightError):
 
 
 class Busy(MeshwrightError):
-    """The service has more to do at one time than it takes on."""
+    """The service is at its limit of concurrent work."""
 
     slug = "busy"
     title = "The service is busy"
@@ -85,7 +85,7 @@ class Busy(MeshwrightError):
 
 
 class KeyReused(InvalidInput):
-    """An Idempotency-Key that was used for another request."""
+    """The Idempotency-Key was used for another request."""
 
     slug = "idempotency-key-reused"
     title = "The Idempotency-Key is another request's"
@@ -116,7 +116,7 @@ class NotAllowed(MeshwrightError):
 
 
 class WrongHost(MeshwrightError):
-    """The request names a host that this service is not."""
+    """The Host header does not name this service."""
 
     slug = "wrong-host"
     title = "This service is not that host"
@@ -124,7 +124,7 @@ class WrongHost(MeshwrightError):
 
 
 class WrongOrigin(MeshwrightError):
-    """A page of another host sent a write."""
+    """A page of another origin sent a write."""
 
     slug = "wrong-origin"
     title = "The page of another host may not write"
@@ -132,7 +132,7 @@ class WrongOrigin(MeshwrightError):
 
 
 class LeaseLost(MeshwrightError):
-    """The measurement is another's by now, cancelled, or over."""
+    """The agent has lost the lease of its measurement: claimed by another, cancelled or ended."""
 
     slug = "lease-lost"
     title = "The measurement is not yours any more"
@@ -140,7 +140,7 @@ class LeaseLost(MeshwrightError):
 
 
 class NoAgent(MeshwrightError):
-    """No agent is there that could measure what is asked."""
+    """No live agent can take the measurement."""
 
     slug = "no-agent"
     title = "No agent can measure this"
@@ -155,7 +155,7 @@ class HttpError(MeshwrightError):
 
 
 class WorkerLost(MeshwrightError):
-    """What searched or measured was lost as often as the service allows."""
+    """The attempts of the job were lost as often as the service allows."""
 
     slug = "worker-lost"
     title = "The job was lost"
@@ -178,7 +178,7 @@ class OutOfMemory(MeshwrightError):
 
 
 class Internal(MeshwrightError):
-    """A fault of Meshwright's own."""
+    """An unexpected error of the service."""
 
     slug = "internal"
     title = "Something is wrong with the service"

@@ -1,4 +1,4 @@
-"""On which kind of file system a path is: SQLite needs shared memory, which no network has."""
+"""File system types: SQLite needs shared memory, which network file systems lack."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import re
 from pathlib import Path
 
-MOUNTS = Path("/proc/self/mountinfo")  # of Linux; elsewhere nothing is known
+MOUNTS = Path("/proc/self/mountinfo")  # only on Linux
 NETWORK = frozenset(
     {
         "nfs", "nfs3", "nfs4", "cifs", "smb2", "smb3", "smbfs", "9p", "afs", "beegfs", "ceph",
@@ -19,24 +19,24 @@ ESCAPED = re.compile(r"\\([0-7]{3})")
 
 
 def kind_of(path: Path, mounts: Path = MOUNTS) -> str:
-    """The type of the file system that a path is on, as `mount` calls it; empty where unknown."""
+    """The file system type of a path, as `mount` prints it; empty if unknown."""
     try:
         lines = os.fsdecode(mounts.read_bytes()).splitlines()
     except OSError:
         return ""
     place = path.resolve()
-    found, deepest = "", -1
+    kind, deepest = "", -1
     for line in lines:
         before, _, after = line.partition(" - ")
         point = Path(ESCAPED.sub(lambda code: chr(int(code[1], 8)), before.split()[4]))
         depth = len(point.parts)
         if place.is_relative_to(point) and depth >= deepest:  # a later mount hides an earlier one
-            found, deepest = after.split()[0], depth
-    return found
+            kind, deepest = after.split()[0], depth
+    return kind
 
 
 def is_network(kind: str) -> bool:
-    """Whether files of this type are elsewhere; of FUSE all but those known to be here."""
+    """Whether a file system type is a network one; an unknown FUSE type counts as one."""
     if kind in LOCAL_FUSE:
         return False
     return kind in NETWORK or kind == "fuse" or kind.startswith("fuse.")

@@ -1,4 +1,4 @@
-"""What was asked for last, as much as there is room for."""
+"""LRU cache with a limit on the total weight of its values."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ def _one(_: Any) -> int:
 
 
 class Latest(Generic[K, V]):
-    """Values by key. Safe to share between threads.
+    """LRU cache: values by key. Safe to share between threads.
 
-    most: what all together may weigh, each by `weight`; without one, so many. The last stays.
+    most: limit of the total weight; by default each value weighs 1. The newest value always stays.
     """
 
     def __init__(self, most: int, weight: Callable[[V], int] = _one) -> None:
         self._most = most
         self._weight = weight
         self._lock = threading.Lock()
-        self._kept: OrderedDict[K, V] = OrderedDict()
-        self._weighs = 0
+        self._values: OrderedDict[K, V] = OrderedDict()
+        self._total_weight = 0
 
     def get(self, key: K) -> V | None:
-        """What is kept there, from now on the last that was asked for."""
+        """The value of a key, or None; marks it as most recently used."""
         with self._lock:
-            found = self._kept.get(key)
-            if found is not None:
-                self._kept.move_to_end(key)
-            return found
+            value = self._values.get(key)
+            if value is not None:
+                self._values.move_to_end(key)
+            return value
 
     def keep(self, key: K, value: V) -> None:
-        """Keep it, in place of what was there, and let go of what was asked for longest ago."""
+        """Set the value of a key, and evict the least recently used values above the limit."""
         with self._lock:
-            self._drop(self._kept.pop(key, None))
-            self._kept[key] = value
-            self._weighs += self._weight(value)
-            while self._weighs > self._most and len(self._kept) > 1:
-                self._drop(self._kept.popitem(last=False)[1])
+            self._drop(self._values.pop(key, None))
+            self._values[key] = value
+            self._total_weight += self._weight(value)
+            while self._total_weight > self._most and len(self._values) > 1:
+                self._drop(self._values.popitem(last=False)[1])
 
     def _drop(self, value: V | None) -> None:
         if value is not None:
-            self._weighs -= self._weight(value)
+            self._total_weight -= self._weight(value)

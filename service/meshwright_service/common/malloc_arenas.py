@@ -1,8 +1,8 @@
-"""The C heap of a process that has many threads and lives for months.
+"""Arenas of glibc's malloc: a long-lived process with many threads needs few.
 
-glibc gives threads arenas of their own, up to eight a core, and memory that is free in one is of
-no use in the others: 36,000 mixed requests leave 15 MiB so, with two arenas 8. Threads of Python
-seldom allocate at the same time.
+glibc creates up to eight arenas for each core, and free memory of one arena is unavailable in the
+others. 36,000 mixed requests leave 15 MiB unused, with two arenas 8 MiB. Python threads rarely
+allocate at the same time.
 """
 
 from __future__ import annotations
@@ -14,6 +14,6 @@ ARENAS = 2  # chosen
 
 
 def keep_arenas_few() -> bool:
-    """Call before threads are begun. False where the C library is another than glibc."""
+    """Limit the arenas; call it before threads start. False if the C library is not glibc."""
     library = ctypes.CDLL(None)
     return hasattr(library, "gnu_get_libc_version") and bool(library.mallopt(ARENA_MAX, ARENAS))

@@ -1,4 +1,4 @@
-"""How much memory a child process may take."""
+"""Memory limits of child processes."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-LEAST_MEMORY = 2**30  # chosen: a process has more than half of that in addresses when it begins
-SHARE = 0.8  # chosen: of the machine, for searches; the rest is for the service and the system
-CONTAINER = Path("/sys/fs/cgroup/memory.max")  # of Linux's control groups, version 2
+LEAST_MEMORY = 2**30  # bytes; chosen: the address space of a new process is more than half of it
+SHARE = 0.8  # chosen: share of the machine for searches; the service and the system have the rest
+CONTAINER = Path("/sys/fs/cgroup/memory.max")  # Linux control groups, version 2
 
 
 def limit_memory(wanted: int) -> int:
-    """Bound the address space, on Linux, where the kernel keeps to it; the bound in bytes."""
+    """Limit the address space of this process, on Linux only; return the limit in bytes."""
     most = resource.getrlimit(resource.RLIMIT_AS)[1]
     limit = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
     if sys.platform == "linux":
@@ -23,17 +23,17 @@ def limit_memory(wanted: int) -> int:
 
 
 def whole_memory() -> int:
-    """What the machine has, or its container may take, in bytes."""
-    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    """The memory of the machine, or the limit of its container, in bytes."""
+    memory_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError, ValueError):  # ValueError: "max", no bound
-        found = min(found, int(CONTAINER.read_text()))
-    return found
+        memory_bytes = min(memory_bytes, int(CONTAINER.read_text()))
+    return memory_bytes
 
 
 def share_of_memory(workers: int, processes: int) -> int:
-    """What each process of a search may take, in bytes, where so many workers search at one time,
-    each in so many processes.
+    """The memory limit of each search process, in bytes.
 
-    A search that needs more ends with the best plan so far, before the kernel kills some process.
+    workers: number of concurrent searches. processes: of each search. A search at its limit ends
+    with the best plan so far, before the kernel kills a process.
     """
     return max(LEAST_MEMORY, int(whole_memory() * SHARE) // max(1, workers * processes))

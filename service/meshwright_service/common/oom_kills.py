@@ -1,16 +1,16 @@
-"""The processes that the Linux kernel has killed for lack of memory, as far as it tells."""
+"""OOM kills: the processes that the Linux kernel has killed for lack of memory."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 FOR_MEMORY = "killed for lack of memory"
-# of this machine since it started; of this container's group since that was made
+# of the machine since its start; of the control group since its creation
 COUNTERS = (Path("/proc/vmstat"), Path("/sys/fs/cgroup/memory.events"))
 
 
 def oom_kills() -> int:
-    """How many there were so far; 0 where the system does not count them."""
+    """The number of OOM kills so far; 0 if the system does not count them."""
     return max(_count(path) for path in COUNTERS)
 
 

@@ -19,46 +19,48 @@ Format = Literal["auto", "json", "text"]
 
 
 class Settings(BaseSettings):
-    """What can be set; docs/service.md explains every one.
+    """The settings of the server; docs/service.md explains each one.
 
-    database_url: empty = SQLite in `data_dir`.
+    database_url: SQLAlchemy URL; empty for SQLite in `data_dir`.
     planner: a name in the entry point group `meshwright.planner`, or `module:function`.
-    workers: worker loops in this process; each runs one solve at a time.
-    search_processes: that one solve for pipelines hands independent searches to; 0 = as many as
-        there are cores, eight at the most.
-    allowed_hosts: by which the service may be spoken to, beside where it listens; see
+    verifier: the same in the group `meshwright.verifier`.
+    cost_graph_solver: the same in the group `meshwright.cost_graph_solver`.
+    workers: worker loops of this process; each runs one job at a time.
+    search_processes: processes for the independent searches of one pipeline search; 0 for the
+        number of cores, at most eight.
+    allowed_hosts: further names of the service in Host headers; see
         meshwright_service.api.middleware.host_check.
-    verifier: the same for what executes plans, in the group `meshwright.verifier`.
-    cost_graph_solver: the same for what solves cost graphs, in `meshwright.cost_graph_solver`.
-    solve_s: a solve that runs longer is asked for its best plan; where none comes its job fails.
-    solve_memory_bytes: a process of a solve that takes more fails the job; 0 = its share of the
-        machine, see meshwright_service.common.memory_limit.
-    slice_s: that a job runs at least before it gives way to another tenant's, which waits. Chosen:
-        most searches take less.
-    keep_plan_s: from then on its best plan so far is kept. Chosen: most searches take less.
-    solve_grace_s, cancel_grace_s: how long it has for that, and after a cancel. Chosen: writing the
-        plan of Llama-3 8B takes a second, several on a busy machine.
-    verify_s, verify_memory_bytes: an execution that takes more is ended: not verifiable.
-    view_processes, view_s, view_memory_bytes: that simulate steps at one time, and
-        what each may take.
-    explain_s: the longest that an explanation may be searched for.
-    max_losses, max_lapses, retry_s: how often a job is tried, see meshwright_service.jobs.losses.
-    max_jobs: that a tenant may have queued and running.
-    dask_scheduler: does the independent searches of one solve, tcp://127.0.0.1:8786 or
-        tls://host:8786; beyond this machine with the files, in PEM, of the others.
-    log: lines of JSON, plain text, or by whether standard error is a terminal.
-    tls_cert, tls_key: files, in PEM; with them the service speaks HTTPS alone.
-    metrics_host, metrics_port: where metrics are served beside the API, or without one; no port:
-        nowhere.
-    keep_…_days: see meshwright_service.jobs.retention; 0 for ever.
+    solve_s: time limit of a search, which then returns its best plan; without one its job fails.
+    solve_memory_bytes: memory limit of each process of a search; 0 for its share of the machine,
+        see meshwright_service.common.memory_limit.
+    slice_s: minimum time of a job before it gives way to another tenant's job. Chosen: most
+        searches take less.
+    keep_plan_s: time before the first incumbent plan is stored. Chosen: most searches take less.
+    solve_grace_s, cancel_grace_s: time to return the best plan after solve_s, and after a
+        cancellation. Chosen: writing the plan of Llama-3 8B takes a second, several on a busy
+        machine.
+    verify_s, verify_memory_bytes: limits of the execution of a plan; beyond them the outcome is
+        "not verifiable".
+    view_processes, view_s, view_memory_bytes: concurrent processes that compute views of plans, and
+        the limits of each.
+    explain_s: maximum time of the search for an explanation.
+    max_losses, max_lapses, retry_s: limits of retries, see meshwright_service.jobs.losses.
+    max_jobs: limit of the queued and running jobs of a tenant.
+    dask_scheduler: scheduler for the independent searches of one job, tcp://127.0.0.1:8786 or
+        tls://host:8786; TLS needs the PEM files of the other dask settings.
+    log: JSON lines, plain text, or auto: plain text on a terminal.
+    tls_cert, tls_key: PEM files; with them the service accepts only HTTPS.
+    metrics_host, metrics_port: address of a separate metrics server; None for no server.
+    keep_…_days: see meshwright_service.jobs.retention; 0 for no limit.
     max_body_bytes, max_body_values, max_fields, max_nesting, max_string_chars, max_ops,
-        max_edges: of one request, see meshwright_service.api.request_limits.
-    max_buffer_bytes: of the bodies of all requests at one time, see
-    meshwright_service.api.body_memory. headers_s, body_s: that the headers of a request, and its
-    body, may take to arrive. body_bytes_per_s: the least rate of a body, over any 10 s; 0 = any.
-    Chosen: below a modem's. idempotency_s: for which an Idempotency-Key is kept.
-    max_waits: requests of a tenant that may wait for a job, or follow one, at one time.
-    agent_silent_s: from then on an agent that gave no sign is silent, and gets no measurement.
+        max_edges: limits of one request, see meshwright_service.api.request_limits.
+    max_buffer_bytes: limit of the bodies of all open requests, see
+        meshwright_service.api.body_memory.
+    headers_s, body_s: timeouts of the headers and the body of a request.
+    body_bytes_per_s: minimum rate of a body over any 10 s; 0 for none. Chosen: below a modem's.
+    idempotency_s: lifetime of an Idempotency-Key.
+    max_waits: limit of the requests of a tenant that wait for a job or stream its events.
+    agent_silent_s: an agent without a heartbeat for this time gets no measurement.
     """
 
     model_config = SettingsConfigDict(env_prefix="MESHWRIGHT_", frozen=True)
@@ -111,7 +113,7 @@ class Settings(BaseSettings):
     headers_s: float = Field(default=20, gt=0)
     body_s: float = Field(default=60, gt=0)
     body_bytes_per_s: int = Field(default=4096, ge=0)
-    max_nesting: int = Field(default=MAX_NESTING + 8, ge=1, le=500)  # documents lie in requests
+    max_nesting: int = Field(default=MAX_NESTING + 8, ge=1, le=500)  # a request nests a document
     max_string_chars: int = Field(default=65_536, ge=1)
     max_ops: int = Field(default=MAX_OPS, ge=1, le=MAX_OPS)
     max_edges: int = Field(default=2_000_000, ge=1)
@@ -121,25 +123,25 @@ class Settings(BaseSettings):
     dask_authority: str = ""
     dask_certificate: str = ""
     dask_key: str = ""
-    dask_scheduler: str = ""  # after its files, which decide whether it may be spoken to
+    dask_scheduler: str = ""  # after its files, which its validator reads
 
     @field_validator("dask_scheduler")
     @classmethod
-    def _may_be_spoken_to(cls, address: str, info: ValidationInfo) -> str:
+    def _check_scheduler(cls, address: str, info: ValidationInfo) -> str:
         if address:
             Scheduler(address, *(info.data.get(f"dask_{name}", "") for name in DASK_FILES))
         return address
 
     @field_validator("solve_memory_bytes")
     @classmethod
-    def _holds_a_planner(cls, wanted: int) -> int:
+    def _check_memory(cls, wanted: int) -> int:
         if 0 < wanted < LEAST_MEMORY:
             raise ValueError(f"the planner alone takes {LEAST_MEMORY}; 0 is a share of the machine")
         return wanted
 
     @property
     def dask(self) -> str:
-        """What the process of a search is told of the scheduler; empty where there is none."""
+        """The scheduler as text for a search process; empty without a scheduler."""
         if not self.dask_scheduler:
             return ""
         files = self.dask_authority, self.dask_certificate, self.dask_key

@@ -1,4 +1,4 @@
-"""The socket of the service, and who can reach it."""
+"""The listening socket of the service and its reachability."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.create_server((host, port), family=family, backlog=2048)
     listener.set_inheritable(False)
-    # accepted sockets inherit it. asyncio sets it only where a socket says IPPROTO_TCP, which
-    # create_server's do not; without, an answer's body waits 40 ms for the ACK of its headers
+    # Accepted sockets inherit the option. asyncio sets it only for sockets with IPPROTO_TCP, which
+    # create_server does not pass. Without it a body waits 40 ms for the ACK of its headers.
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 
 
 def url_of(listener: socket.socket, scheme: str = "http") -> str:
-    """Where the socket can be reached."""
+    """The URL of a listening socket."""
     host, port = listener.getsockname()[:2]
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 

@@ -1,4 +1,4 @@
-"""Which stored answers a request accepts instead of a new search."""
+"""Acceptance: the stored answers that a request accepts instead of a new search."""
 
 from __future__ import annotations
 
@@ -17,25 +17,27 @@ OPEN = ("queued", "running")
 
 @dataclass(frozen=True, slots=True)
 class Acceptance:
-    """allow_partial: answers of searches that were cut short too: by a time limit, a cancel, or for
-    lack of memory. max_age_s: only answers that are at most so old, in seconds; None for any age.
+    """Conditions on a stored answer.
+
+    allow_partial: accept answers of searches that a time limit, a cancellation or a memory limit
+    ended early. max_age_s: maximum age of an answer, in seconds; None for any age.
     """
 
     allow_partial: bool = False
     max_age_s: float | None = None
 
     def conditions(self, now: ColumnElement[float]) -> Iterator[ColumnElement[bool]]:
-        """Of a job that this request asks for: it answers, or will."""
+        """SQL conditions on a job of the request: it has an accepted answer, or may get one."""
         is_open = JobRow.state.in_(OPEN)
         has_ended = or_(JobRow.state == "succeeded", has_answer())
         if self.max_age_s is not None:
             has_ended = and_(has_ended, JobRow.finished >= now - self.max_age_s)
         if self.allow_partial:
-            # a cancelled search without a plan or a solution answers nobody
+            # a cancelled search without a plan or a solution is no answer
             yield or_(is_open, has_ended)
             return
         reason = func.coalesce(JobRow.infeasible["constraint"].as_string(), "")
-        yield JobRow.ended_early.is_(False)  # of an open job: its plan, which is to be verified
+        yield JobRow.ended_early.is_(False)  # set on an open job that verifies its plan
         outcome = func.coalesce(JobRow.outcome, "")
         yield or_(is_open, and_(has_ended, reason != "time", outcome != "unknown"))
 
@@ -49,5 +51,5 @@ def read_acceptance(
         Query(ge=0, le=10**9, description="Seconds; an older answer is searched again"),
     ] = None,
 ) -> Acceptance:
-    """What the query of a request accepts."""
+    """The acceptance that the query parameters of a request state."""
     return Acceptance(allow_partial, max_age)

@@ -1,4 +1,4 @@
-"""Agents of the store: registered, heard of, silent; and which of them may take a measurement."""
+"""Agents: their registration, their heartbeats, and the measurements that each may claim."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 from meshwright.schema import Forbidden, NotFound
 from meshwright.schema.agent import Agent
-from meshwright_service.auth.api_keys import ended
+from meshwright_service.auth.api_keys import is_ended
 from meshwright_service.auth.principals import Principal
 from meshwright_service.common.clock import is_ahead
 from meshwright_service.common.tenant import Tenant
@@ -32,9 +32,12 @@ from meshwright_service.store.tables import AgentRow, JobRow, KeyRow
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """An agent as the store has it. measuring: the job that it has a lease of. calibration: what
-    came of its last measurement, which ended at `measured`."""
+class AgentRecord:
+    """An agent as stored.
+
+    heard: time of its last heartbeat. measuring: the job that it has leased. calibration: the
+    result of its last measurement, which ended at `measured`.
+    """
 
     agent: Agent
     created: float
@@ -46,9 +49,9 @@ class Heard:
 
 
 class Agents:
-    """The agents of one database. One is alive until nothing was heard of it for `silent_s`.
+    """The agents of one database. An agent is alive for `silent_s` after its last heartbeat.
 
-    It belongs to the key that registered it, and answers to no other.
+    An agent belongs to the key that registered it; other keys cannot use it.
     """
 
     def __init__(self, database: Database, *, silent_s: float = 60) -> None:
@@ -56,15 +59,18 @@ class Agents:
         self.silent_s = silent_s
 
     def register(self, by: Principal, agent: Agent) -> bool:
-        """Keep an agent, heard of now; False where it was known. Forbidden: it is another key's.
+        """Register an agent and record a heartbeat; False if it was registered before.
 
-        Where that key has ended, or there was none, it is the new one's from now on.
+        An agent without a key, or whose key has ended, passes to the caller's key. Raises Forbidden
+        for an agent of another key.
         """
         with self._database.writing() as connection:
-            over = select(KeyRow.id).where(KeyRow.id == AgentRow.key, ended(self._database.now))
-            free = or_(AgentRow.key.is_(None), over.exists())
+            key_has_ended = select(KeyRow.id).where(
+                KeyRow.id == AgentRow.key, is_ended(self._database.now)
+            )
+            may_take_over = or_(AgentRow.key.is_(None), key_has_ended.exists())
             connection.execute(
-                update(AgentRow).where(_is(by.tenant, agent.id), free).values(key=by.key)
+                update(AgentRow).where(_is(by.tenant, agent.id), may_take_over).values(key=by.key)
             )
             if self._hear(connection, by, agent.id):
                 return False
@@ -80,11 +86,11 @@ class Agents:
                 body=agent.to_dict(),
             )
             if not new and not self._hear(connection, by, agent.id):
-                raise _others(agent.id)
+                raise _belongs_to_another_key(agent.id)
             return new
 
     def hear(self, by: Principal, agent: str) -> Agent:
-        """Note a sign of life; NotFound of an unregistered agent, Forbidden of another key's."""
+        """Record a heartbeat; raises NotFound for an unknown agent, Forbidden for another key's."""
         with self._database.writing() as connection:
             heard = self._hear(connection, by, agent)
             of = select(AgentRow.body).where(_is(by.tenant, agent))
@@ -92,28 +98,28 @@ class Agents:
         if body is None:
             raise _unknown(agent)
         if not heard:
-            raise _others(agent)
+            raise _belongs_to_another_key(agent)
         return Agent.from_dict(body)
 
-    def get(self, tenant: Tenant, agent: str) -> Heard:
-        """One agent; NotFound where there is none."""
+    def get(self, tenant: Tenant, agent: str) -> AgentRecord:
+        """One agent; raises NotFound for an unknown id."""
         with self._database.reading() as connection:
             row = connection.execute(self._rows().where(_is(tenant, agent))).first()
         if row is None:
             raise _unknown(agent)
-        return _heard(row)
+        return _record(row)
 
-    def list(self, tenant: Tenant, page: PageRequest) -> Page[Heard]:
-        """Agents, the newest first."""
+    def list(self, tenant: Tenant, page: PageRequest) -> Page[AgentRecord]:
+        """Agents, newest first."""
         statement = self._rows().where(AgentRow.tenant == tenant)
         with self._database.reading() as connection:
             rows, token = read_page(connection, statement, AgentRow.created, AgentRow.id, page)
-        return Page(tuple(map(_heard, rows)), token)
+        return Page(tuple(map(_record, rows)), token)
 
     def has_one(
         self, connection: Connection, tenant: Tenant, *, agent: str | None, backend: str | None
     ) -> bool:
-        """Whether one is alive that a measurement of this agent, or backend, or any, could have."""
+        """Whether an agent is alive that could take a measurement for this agent and backend."""
         statement = select(AgentRow.id).where(AgentRow.tenant == tenant, self.alive())
         if agent is not None:
             statement = statement.where(AgentRow.id == agent)
@@ -122,11 +128,11 @@ class Agents:
         return connection.execute(statement.limit(1)).first() is not None
 
     def alive(self) -> ColumnElement[bool]:
-        """Of agents: something was heard of it."""
+        """SQL condition on an agent: its last heartbeat is recent."""
         return is_ahead(AgentRow.heard, self._database.now - self.silent_s, self.silent_s)
 
-    def left_alone(self) -> ColumnElement[bool]:
-        """Of jobs: a measurement that no agent alive could take."""
+    def has_no_agent(self) -> ColumnElement[bool]:
+        """SQL condition on a job: a measurement that no live agent can take."""
         could = takes(AgentRow.tenant, AgentRow.id, AgentRow.backend)
         return and_(FOR_AGENTS, ~exists().where(self.alive(), could).correlate(JobRow))
 
@@ -136,10 +142,10 @@ class Agents:
         return bool(connection.execute(heard).rowcount)
 
     def _rows(self) -> Select[Any]:
-        own = and_(FOR_AGENTS, JobRow.tenant == AgentRow.tenant, JobRow.worker == AgentRow.id)
-        running = and_(own, JobRow.state == "running", JobRow.lease_until > self._database.now)
+        of_agent = and_(FOR_AGENTS, JobRow.tenant == AgentRow.tenant, JobRow.worker == AgentRow.id)
+        running = and_(of_agent, JobRow.state == "running", JobRow.lease_until > self._database.now)
         measuring = select(JobRow.id).where(running).limit(1).scalar_subquery()
-        newest = and_(own, JobRow.state == "succeeded")
+        newest = and_(of_agent, JobRow.state == "succeeded")
         calibration, measured = (
             select(column).where(newest).order_by(JobRow.finished.desc(), JobRow.id).limit(1)
             for column in (JobRow.calibration, JobRow.finished)
@@ -161,7 +167,7 @@ def takes(
     agent: str | InstrumentedAttribute[str],
     backend: str | InstrumentedAttribute[str],
 ) -> ColumnElement[bool]:
-    """Of jobs: a measurement that this agent may take."""
+    """SQL condition on a job: a measurement that this agent may take."""
     return and_(
         FOR_AGENTS,
         JobRow.tenant == tenant,
@@ -170,8 +176,8 @@ def takes(
     )
 
 
-def _heard(row: Row[Any]) -> Heard:
-    return Heard(
+def _record(row: Row[Any]) -> AgentRecord:
+    return AgentRecord(
         Agent.from_dict(row.body),
         row.created,
         row.heard,
@@ -186,10 +192,10 @@ def _is(tenant: Tenant, agent: str) -> ColumnElement[bool]:
     return and_(AgentRow.tenant == tenant, AgentRow.id == agent)
 
 
-def _others(agent: str) -> Forbidden:
+def _belongs_to_another_key(agent: str) -> Forbidden:
     return Forbidden(
-        f"another key of your tenant registered {agent[:100]!r}; use that one, or revoke it and "
-        "register again"
+        f"another key of your tenant registered {agent[:100]!r}. Use that key, or revoke it and "
+        "register the agent again"
     )
 
 

@@ -1,8 +1,9 @@
-"""Copies of a store: of SQLite taken while the service runs, checked, put back while none does.
+"""Backup and restore of a store.
 
-A copy is one file, whole or not there. What ran when it was taken runs nowhere once it is put back:
-those jobs are queued again, as a worker that stops does it. PostgreSQL's own programs dump and
-restore; what ran then is queued again when it is said that a dump was restored.
+A SQLite store is copied while the service runs and restored while no process uses it. A copy is one
+file, written atomically and checked. Jobs that ran when the copy was taken are queued again on
+restore. PostgreSQL's own programs dump and restore a PostgreSQL store; `requeue` then queues the
+jobs that ran.
 """
 
 from __future__ import annotations
@@ -24,25 +25,25 @@ from meshwright_service.store.tables import JobRow
 
 
 class CannotCopy(ValueError):
-    """The store, or the copy of one, is not what it would have to be."""
+    """The store, or the copy of one, does not permit the backup or the restore."""
 
 
 def back_up(url: str, file: Path) -> None:
-    """Copy the store into a file, in place of an older copy once this one is whole."""
+    """Copy the store into a file; a complete copy replaces an older file atomically."""
     source = _file_of(url)
     if not source.is_file():
         raise CannotCopy("there is no store yet")
-    with _instead_of(file) as made:
-        with closing(_opened(source)) as of, closing(sqlite3.connect(made)) as to:
-            of.backup(to)  # of one moment: in one go, beside whoever writes
-            to.execute("PRAGMA journal_mode=DELETE")  # one file, without a log beside it
-        _check(made)
+    with _atomic_replacement(file) as copy:
+        with closing(_connect_read_only(source)) as of, closing(sqlite3.connect(copy)) as to:
+            of.backup(to)  # in one step: a consistent snapshot beside concurrent writers
+            to.execute("PRAGMA journal_mode=DELETE")  # a single file, without a write-ahead log
+        _check(copy)
 
 
 def restore(url: str, file: Path, *, replace: bool) -> int:
-    """Make the store what a copy is, of this program's schema; how many jobs are queued again.
+    """Replace the store by a copy, upgraded to the current schema; return the requeued job count.
 
-    A store that is there stays unless it is to be replaced, and nobody uses it.
+    Raises CannotCopy for an existing store, unless `replace` is set and no process uses it.
     """
     target = _file_of(url)
     if not file.is_file():
@@ -50,40 +51,40 @@ def restore(url: str, file: Path, *, replace: bool) -> int:
     _check(file)
     file_modes.create_folder(target.parent)
     if target.exists() and not replace:
-        raise CannotCopy("there is a store already; --replace loses it")
-    with _instead_of(target) as made:
-        made.write_bytes(file.read_bytes())
-        database = Database(f"sqlite:///{made}")
+        raise CannotCopy("there is a store already. Use --replace to delete it")
+    with _atomic_replacement(target) as copy:
+        copy.write_bytes(file.read_bytes())
+        database = Database(f"sqlite:///{copy}")
         try:
             if database.revision() is None:
-                raise CannotCopy(f"{file} is no copy of a store")
+                raise CannotCopy(f"{file} is not a copy of a store")
             database.upgrade()
             with database.writing() as connection:
                 count = _queue_again(connection, database)
         finally:
             database.close()
-        with closing(sqlite3.connect(made)) as to:
+        with closing(sqlite3.connect(copy)) as to:
             to.execute("PRAGMA journal_mode=DELETE")
-        _check(made)
-        if target.exists():  # last: it is not to be touched for a copy that is none
+        _check(copy)
+        if target.exists():  # last: an invalid copy must not touch the store
             _check_unused(target)
     return count
 
 
 def requeue(database: Database) -> int:
-    """Queue again what ran when a dump was made that the store is restored from; how many jobs.
+    """Queue again the jobs that ran when the restored dump was made; return their count.
 
-    Nobody else may use the database: raises CannotCopy.
+    Raises CannotCopy while another process uses the database.
     """
     if database.dialect != "postgresql":
-        raise CannotCopy("db restore does that for a SQLite store")
+        raise CannotCopy("the store is SQLite; db restore requeues its jobs")
     others = text(
         "SELECT count(*) FROM pg_stat_activity "
         "WHERE datname = current_database() AND pid <> pg_backend_pid()"
     )
     with database.writing() as connection:
         if connection.execute(others).scalar_one():
-            raise CannotCopy("it is in use; end the service first")
+            raise CannotCopy("it is in use. End the service first")
         return _queue_again(connection, database)
 
 
@@ -101,49 +102,49 @@ def _file_of(url: str) -> Path:
     parsed = make_url(url)
     if parsed.get_backend_name() != "sqlite" or not parsed.database:
         raise CannotCopy(
-            "only a SQLite store is a file; of PostgreSQL pg_dump and pg_restore make and restore "
-            "copies (docs/operations.md)"
+            "the store is not SQLite. Use pg_dump and pg_restore for PostgreSQL "
+            "(docs/operations.md)"
         )
     return Path(parsed.database)
 
 
-def _opened(file: Path) -> sqlite3.Connection:
+def _connect_read_only(file: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True, timeout=10)
 
 
 def _check(file: Path) -> None:
-    """Raises CannotCopy unless every page and every reference is as it should be."""
+    """Raise CannotCopy unless the pages and the foreign keys of a SQLite file are intact."""
     try:
-        with closing(_opened(file)) as connection:
-            found = [row[0] for row in connection.execute("PRAGMA integrity_check")]
-            lost = connection.execute("PRAGMA foreign_key_check").fetchone()
+        with closing(_connect_read_only(file)) as connection:
+            reports = [row[0] for row in connection.execute("PRAGMA integrity_check")]
+            violation = connection.execute("PRAGMA foreign_key_check").fetchone()
     except sqlite3.DatabaseError as failure:
         raise CannotCopy(f"{file} is damaged: {failure}") from None
-    if found != ["ok"] or lost:
-        raise CannotCopy(f"{file} is damaged: {found[0] if found != ['ok'] else lost}")
+    if reports != ["ok"] or violation:
+        raise CannotCopy(f"{file} is damaged: {reports[0] if reports != ['ok'] else violation}")
 
 
 def _check_unused(store: Path) -> None:
-    """Raises CannotCopy where a process has the store open; puts its log into it."""
+    """Raise CannotCopy if a process has the store open; merge its write-ahead log."""
     with closing(sqlite3.connect(store, timeout=0)) as connection:
         try:
-            connection.execute("PRAGMA journal_mode=DELETE")  # only who is alone may
+            connection.execute("PRAGMA journal_mode=DELETE")  # needs exclusive access
         except sqlite3.OperationalError:
-            raise CannotCopy("it is in use; end the service first") from None
+            raise CannotCopy("it is in use. End the service first") from None
         except sqlite3.DatabaseError:
-            return  # a damaged one is what copies are for
+            return  # a damaged store may be replaced
 
 
 @contextmanager
-def _instead_of(file: Path) -> Iterator[Path]:
-    """A new file for its owner alone, which takes the place of another once it is whole."""
+def _atomic_replacement(file: Path) -> Iterator[Path]:
+    """A new file, readable by its owner only, that replaces `file` when the block succeeds."""
     with tempfile.TemporaryDirectory(prefix=".meshwright-", dir=file.absolute().parent) as folder:
-        made = Path(folder) / file.name
-        made.touch(mode=0o600)
-        yield made
-        with made.open("rb") as whole:
-            os.fsync(whole.fileno())
-        made.replace(file)
+        copy = Path(folder) / file.name
+        copy.touch(mode=0o600)
+        yield copy
+        with copy.open("rb") as written:
+            os.fsync(written.fileno())
+        copy.replace(file)
         for log in ("-wal", "-shm"):
             with contextlib.suppress(FileNotFoundError):
                 file.with_name(file.name + log).unlink()

@@ -1,6 +1,6 @@
-"""Cancelled jobs: final at once, and yet their searches may give a plan a moment later.
+"""Cancellation: a cancelled job is final at once, but its search may still return a plan.
 
-The lease of the worker stays until it lets go: so long may a plan come.
+The worker keeps its lease until the search ends; until then it may store a plan.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def keep(
     seconds: Sequence[float],
     ended_early: bool,
 ) -> bool:
-    """Store the plan beside the cancelled job, both or neither; False where it is none or has one.
+    """Store the plan of a cancelled job in one transaction.
 
-    seconds, ended_early: as of an Answer.
+    False if the job is not cancelled or has a plan. seconds, ended_early: fields of `Answer`.
     """
     without = and_(_cancelled(claim), JobRow.plan.is_(None))
     with database.writing() as connection:
@@ -62,9 +62,9 @@ def keep(
 def keep_solution(
     database: Database, claim: Claim, solution: StoredDocument, *, status: str
 ) -> bool:
-    """Store the solution beside the cancelled job, both or neither; False where it is none."""
+    """Store the solution of a cancelled job in one transaction; False if it is not cancelled."""
     with database.writing() as connection:
-        referring(connection)  # before its row: who deletes may wait for that
+        referring(connection)  # before the row lock: a deletion may wait for the row
         mine = select(JobRow.id).where(_cancelled(claim)).with_for_update()
         if connection.execute(mine).first() is None:
             return False
@@ -80,10 +80,9 @@ def keep_solution(
 
 
 def let_go(database: Database, claim: Claim) -> None:
-    """Give up the lease of the job if it was cancelled: no plan will come any more but the one
-    that was kept."""
+    """Release the lease of a cancelled job and store its incumbent plan, if there is one."""
     with database.writing() as connection:
-        referring(connection)  # before its row: who deletes may wait for that
+        referring(connection)  # before the row lock: a deletion may wait for the row
         mine = update(JobRow).where(_cancelled(claim)).values(lease_until=None)
         if connection.execute(mine).rowcount:
             incumbent_plans.settle(connection, claim.job, now=database.now)

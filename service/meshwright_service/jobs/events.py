@@ -1,4 +1,4 @@
-"""What happened to a job, in order; for people, for event streams, and for who runs the service."""
+"""Job events: the ordered log of a job, for its clients, event streams, logs and metrics."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from meshwright_service.store.tables import JobEventRow, JobRow
 
 @dataclass(frozen=True, slots=True)
 class JobChange:
-    """A job has changed its state, for good: what logs and metrics say of that.
+    """A committed state change of a job, for logs and metrics.
 
-    outcome: once it has ended: of its search, or the slug of its problem. verdict: of executing its
-    plan. is_lost: an attempt ended without a word. waited_s: until its first attempt began; ran_s:
-    from then to its end.
+    outcome: the outcome of the search of an ended job, or the slug of its problem. verdict: the
+    outcome of the certificate. is_lost: an attempt ended without an answer. waited_s: from the
+    submission to the first attempt. ran_s: from the first attempt to the end.
     """
 
     job: str
@@ -43,9 +43,9 @@ def note(
     now: ColumnElement[float],
     is_lost: bool = False,
 ) -> None:
-    """Write down the next event of a job, inside the caller's transaction.
+    """Append an event to the log of a job, inside the caller's transaction.
 
-    A change of state is told to who listens to the database, once the transaction is.
+    The listeners of the database receive a state change after the commit.
     """
     last = select(func.coalesce(func.max(JobEventRow.seq), 0)).where(JobEventRow.job == job)
     connection.execute(
@@ -62,7 +62,7 @@ def note(
 
 
 def after(connection: Connection, job: str, seq: int, limit: int) -> Sequence[Row[Any]]:
-    """The events of a job from the one behind `seq`, in order: seq, at, attempt, body."""
+    """The events of a job after `seq`, in order; columns seq, at, attempt, body."""
     return connection.execute(
         select(JobEventRow.seq, JobEventRow.at, JobEventRow.attempt, JobEventRow.body)
         .where(JobEventRow.job == job, JobEventRow.seq > seq)

@@ -29,8 +29,8 @@ def fair_share() -> tuple[SQLColumnExpression[Any], ...]:
     )
 
 
-def has_less(tenant: Tenant) -> SQLColumnExpression[bool]:
-    """Of a job: it is another tenant's, of which fewer jobs run than of this one."""
+def has_fewer_running(tenant: Tenant) -> SQLColumnExpression[bool]:
+    """SQL condition on a job: its tenant is another one and has fewer running jobs."""
     beside = aliased(JobRow)
     running = select(func.count()).where(
         beside.state == "running", _is_beside(beside), beside.tenant == tenant
@@ -39,7 +39,7 @@ def has_less(tenant: Tenant) -> SQLColumnExpression[bool]:
 
 
 def _is_beside(other: type[JobRow]) -> ColumnElement[bool]:
-    """Of two jobs: workers claim both, or agents do."""
+    """SQL condition on two jobs: both are for workers, or both are for agents."""
     return (other.kind == "measurement") == FOR_AGENTS
 
 

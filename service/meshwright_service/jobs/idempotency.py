@@ -1,8 +1,8 @@
-"""Idempotency keys (draft-ietf-httpapi-idempotency-key-header-07): one request, however often sent.
+"""Idempotency keys (draft-ietf-httpapi-idempotency-key-header-07).
 
-A key names the job that its request came to, in the transaction that queues that job: who sends the
-same at the same time, to another process too, waits for that transaction and gets the same job. No
-state says "under way" that a killed process could leave behind.
+The transaction that queues a job also stores the key of its request. A concurrent request with the
+same key, at any process, waits for that transaction and gets the same job. There is no "in
+progress" state that a killed process could leave behind.
 """
 
 from __future__ import annotations
@@ -33,54 +33,60 @@ Given = Annotated[
 
 @dataclass(frozen=True, slots=True)
 class Once:
-    """A key and the digest of the request that came with it."""
+    """An idempotency key and the digest of its request."""
 
     key: str
     digest: str
 
     @classmethod
-    def of(cls, key: str | None, *said: object, body: Bytes) -> Once | None:
-        """said: what decides the answer beside the bytes of the body. None without a key."""
+    def of(cls, key: str | None, *scope: object, body: Bytes) -> Once | None:
+        """The key with the digest of a request; None without a key.
+
+        scope: the values beside the body that decide the answer.
+        """
         if key is None:
             return None
         if not (1 <= len(key) <= MAX_KEY and key.isascii() and key.isprintable()):
             raise ParameterError(
                 f"Idempotency-Key has 1 to {MAX_KEY} printable ASCII characters, got {key[:40]!a}"
             )
-        digest = hashlib.sha256(repr(said).encode() + b"\n")
+        digest = hashlib.sha256(repr(scope).encode() + b"\n")
         digest.update(body)
         return cls(key, digest.hexdigest())
 
 
 class Idempotency:
-    """The keys of one database, each kept for `kept_s`. Safe to share."""
+    """The idempotency keys of one database, each valid for `kept_s`. Safe to share."""
 
     def __init__(self, database: Database, *, kept_s: float) -> None:
         self._database = database
         self._kept_s = kept_s
 
     def find(self, connection: Connection, tenant: Tenant, once: Once) -> str | None:
-        """The job of the request; None of a new one. Raises KeyReused of another with this key."""
+        """The job of the request; None for a new key.
+
+        Raises KeyReused if another request used the key.
+        """
         mine = and_(IdempotencyRow.tenant == tenant, IdempotencyRow.key == once.key)
         live = IdempotencyRow.created > self._database.now - self._kept_s
-        found = select(IdempotencyRow.digest, IdempotencyRow.job).where(mine, live)
-        row = connection.execute(found).first()
+        jobs = select(IdempotencyRow.digest, IdempotencyRow.job).where(mine, live)
+        row = connection.execute(jobs).first()
         if row is None:
             return None
         if row.digest != once.digest:
             raise KeyReused(
-                f"the Idempotency-Key {once.key[:80]!r} came with another request; a new request "
-                "needs a new one"
+                f"another request used the Idempotency-Key {once.key[:80]!r}. Send a new key "
+                "with a new request"
             )
         return str(row.job)
 
     def alone(self, connection: Connection, tenant: Tenant, once: Once) -> str | None:
-        """The same in a writing transaction, to whose end nobody else comes with this key."""
+        """The job of the request, as `find`, under a lock of the key until the transaction ends."""
         self._database.alone(connection, f"idempotency {tenant} {once.key}")
         return self.find(connection, tenant, once)
 
     def keep(self, connection: Connection, tenant: Tenant, once: Once, job: str) -> None:
-        """Note the job of a new request, and forget what the tenant asked too long ago."""
+        """Store the job of a new request, and delete the expired keys of the tenant."""
         old = IdempotencyRow.created <= self._database.now - self._kept_s
         connection.execute(delete(IdempotencyRow).where(IdempotencyRow.tenant == tenant, old))
         connection.execute(

@@ -1,8 +1,7 @@
-"""The best plan so far of a search, for when that ends without a last word.
+"""Incumbent plans: the best plan so far of a running search, for a search that ends without a plan.
 
-It is a row beside its job and no document: nobody is shown a plan that no job answers with. Where
-the job has to answer with it, it becomes a document like any other; with the end of the search it
-goes.
+An incumbent plan is a row of its job, not a document, so the API does not show it. It becomes a
+document if the job ends with it, and is deleted at the end of the search.
 """
 
 from __future__ import annotations
@@ -24,35 +23,37 @@ from meshwright_service.store.tables import JobRow, KeptRow
 
 
 @dataclass(frozen=True, slots=True)
-class KeptPlan:
-    """attempt: whose search had it. seconds: as of an Answer."""
+class IncumbentPlan:
+    """An incumbent plan. attempt: the attempt that found it. seconds: as in `Answer`."""
 
     attempt: int
     plan: StoredPlan
     seconds: Sequence[float]
 
     @property
-    def found(self) -> dict[str, Any]:
-        """What a job that answers with it says of its search."""
+    def search_columns(self) -> dict[str, Any]:
+        """The columns of a job that ends with this plan."""
         return {"seconds": list(self.seconds), "ended_early": True}
 
 
-def keep(connection: Connection, job: str, kept: KeptPlan, *, now: ColumnElement[float]) -> None:
-    """Keep a plan unless what an earlier attempt kept is as fast.
+def keep(
+    connection: Connection, job: str, incumbent: IncumbentPlan, *, now: ColumnElement[float]
+) -> None:
+    """Store the incumbent plan, unless that of an earlier attempt is as fast.
 
-    The caller's transaction has locked the job, so that one at a time keeps.
+    The caller's transaction holds the lock of the job.
     """
-    before = of(connection, job)
-    own = kept.attempt, kept.plan.step_ns
-    if before is not None and before.attempt < own[0] and before.plan.step_ns <= own[1]:
+    previous = of(connection, job)
+    attempt, step_ns = incumbent.attempt, incumbent.plan.step_ns
+    if previous and previous.attempt < attempt and previous.plan.step_ns <= step_ns:
         return
-    document = kept.plan.document
+    document = incumbent.plan.document
     about = {name: getattr(document, name) for name in FIELDS}
     values = {
-        "attempt": kept.attempt,
+        "attempt": incumbent.attempt,
         "at": now,
-        "seconds": list(kept.seconds),
-        "about": {**about, "columns": kept.plan.columns},
+        "seconds": list(incumbent.seconds),
+        "about": {**about, "columns": incumbent.plan.columns},
         "body": document.body,
     }
     known = update(KeptRow).where(KeptRow.job == job).values(**values)
@@ -60,59 +61,62 @@ def keep(connection: Connection, job: str, kept: KeptPlan, *, now: ColumnElement
         connection.execute(insert(KeptRow).values(job=job, **values))
 
 
-def of(connection: Connection, job: str) -> KeptPlan | None:
-    """What is kept of a job's searches."""
+def of(connection: Connection, job: str) -> IncumbentPlan | None:
+    """The incumbent plan of a job, or None."""
     row = connection.execute(select(KeptRow.__table__).where(KeptRow.job == job)).first()
     if row is None:
         return None
     about = dict(row.about)
     columns = about.pop("columns")
     document = StoredDocument(body=row.body, **about)
-    return KeptPlan(row.attempt, StoredPlan(document, columns), row.seconds)
+    return IncumbentPlan(row.attempt, StoredPlan(document, columns), row.seconds)
 
 
 def earlier(
-    connection: Connection, job: str, attempt: int, asked: Mapping[str, Any], plan: StoredPlan
-) -> KeptPlan | None:
-    """What an attempt before this one kept, where that is faster than its plan by more than this
-    one may have given up for being simpler."""
-    found = of(connection, job)
-    if found is None or found.attempt >= attempt:
+    connection: Connection, job: str, attempt: int, options: Mapping[str, Any], plan: StoredPlan
+) -> IncumbentPlan | None:
+    """The incumbent plan of an earlier attempt if it is faster than the plan of this attempt.
+
+    The difference must exceed the slowdown that the budget allows for a simpler plan.
+    """
+    incumbent = of(connection, job)
+    if incumbent is None or incumbent.attempt >= attempt:
         return None
-    simplicity = Budget.model_validate(asked.get("budget", {})).simplicity
-    return found if found.plan.step_ns * (1 + simplicity) < plan.step_ns else None
+    simplicity = Budget.model_validate(options.get("budget", {})).simplicity
+    return incumbent if incumbent.plan.step_ns * (1 + simplicity) < plan.step_ns else None
 
 
 def forget(connection: Connection, job: str) -> None:
-    """The search has ended."""
+    """Delete the incumbent plan of a job whose search has ended."""
     connection.execute(delete(KeptRow).where(KeptRow.job == job))
 
 
 def settle(connection: Connection, job: str, *, now: ColumnElement[float]) -> None:
-    """Give a cancelled job of which nothing more will come what was kept, if it has no plan."""
+    """Answer a cancelled job, whose search has ended, with its incumbent plan."""
     mine = JobRow.id == job, JobRow.state == "cancelled"
-    own = select(JobRow.tenant, JobRow.key, JobRow.attempt, JobRow.plan).where(*mine)
-    row = connection.execute(own.with_for_update()).first()
+    cancelled = select(JobRow.tenant, JobRow.key, JobRow.attempt, JobRow.plan).where(*mine)
+    row = connection.execute(cancelled.with_for_update()).first()
     if row is None:
         return
-    found = of(connection, job)
-    if found is None:
+    incumbent = of(connection, job)
+    if incumbent is None:
         return
     if row.plan is None:
-        documents.put_plan(connection, Tenant(row.tenant), found.plan, now=now, key=row.key)
-        has = {"plan": found.plan.id, "outcome": found.plan.outcome, **found.found}
-        connection.execute(update(JobRow).where(*mine).values(lease_until=None, **has))
-        events.note(connection, job, row.attempt, {"plan": found.plan.id}, now=now)
+        documents.put_plan(connection, Tenant(row.tenant), incumbent.plan, now=now, key=row.key)
+        plan = incumbent.plan
+        columns = {"plan": plan.id, "outcome": plan.outcome, **incumbent.search_columns}
+        connection.execute(update(JobRow).where(*mine).values(lease_until=None, **columns))
+        events.note(connection, job, row.attempt, {"plan": plan.id}, now=now)
     forget(connection, job)
 
 
-def settle_left(connection: Connection, *, now: ColumnElement[float], lease_s: float) -> None:
-    """The same of all cancelled jobs whose workers are gone."""
+def settle_expired(connection: Connection, *, now: ColumnElement[float], lease_s: float) -> None:
+    """Settle all cancelled jobs whose leases have expired."""
     held = is_ahead(JobRow.lease_until, now, lease_s)
-    left = select(JobRow.id).join(KeptRow, KeptRow.job == JobRow.id)
-    left = left.where(JobRow.state == "cancelled", JobRow.lease_until.is_(None) | ~held)
-    jobs = connection.execute(left).scalars().all()
+    abandoned = select(JobRow.id).join(KeptRow, KeptRow.job == JobRow.id)
+    abandoned = abandoned.where(JobRow.state == "cancelled", JobRow.lease_until.is_(None) | ~held)
+    jobs = connection.execute(abandoned).scalars().all()
     if jobs:
-        referring(connection)  # before the rows of jobs that have ended
+        referring(connection)  # before the row locks
     for job in jobs:
         settle(connection, job, now=now)

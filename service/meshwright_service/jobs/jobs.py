@@ -1,13 +1,11 @@
-"""The job table: who asked for what, and what came of it.
+"""The job table: submission, lookup and cancellation of jobs by clients.
 
     queued -> running -> succeeded | failed | cancelled
-    queued <- running    when the lease runs out, the search is lost or the worker stops
+    queued <- running    when the lease expires, the search is lost or the worker stops
 
-Here are the questions of those who ask; workers and agents change jobs by their leases
-(`meshwright_service.jobs.leases`). There are several kinds of job
-(`meshwright_service.jobs.kinds`). A search whose plan was known when it was queued does not search
-at all; a search that is cancelled may have a plan or a solution a moment later
-(`meshwright_service.jobs.cancellation`).
+Workers and agents change jobs through leases (`meshwright_service.jobs.leases`). Jobs have kinds
+(`meshwright_service.jobs.kinds`). A job that is submitted with a plan only verifies it. A cancelled
+job may still receive a plan or a solution (`meshwright_service.jobs.cancellation`).
 """
 
 from __future__ import annotations
@@ -56,8 +54,10 @@ GRAPHS, TOPOLOGIES, COST_GRAPHS = (aliased(DocumentRow) for _ in range(3))
 
 @dataclass(frozen=True, slots=True)
 class JobFilter:
-    """Which jobs are wanted: of one of these states, all else None for any. model: a glob of names
-    of graphs, upper or lower case alike. period: in which it was asked for."""
+    """Filter of a job list; an empty or None field matches any job.
+
+    model: a case-insensitive glob on the names of graphs. period: of the submission.
+    """
 
     states: Sequence[str] = ()
     kind: JobKind | None = None
@@ -67,7 +67,7 @@ class JobFilter:
     period: Period = ALWAYS
 
     def conditions(self) -> Iterable[ColumnElement[bool]]:
-        """Of a job and its graph."""
+        """SQL conditions on a job and its graph."""
         yield from self.period.conditions(JobRow.created)
         if self.states:
             yield JobRow.state.in_(self.states)
@@ -85,14 +85,14 @@ EVERY = JobFilter()
 
 
 def has_ended(job: Row[Any]) -> bool:
-    """Whether nothing more will come of a job: it is final, and no plan is on its way."""
+    """Whether a job is final and can receive no more plan."""
     return job.state in FINAL and not job.is_held
 
 
 class Jobs:
     """The jobs of one database. Safe to share between threads and processes.
 
-    max_jobs: that a tenant may have queued and running.
+    max_jobs: limit of the queued and running jobs of a tenant.
     """
 
     def __init__(self, database: Database, *, lease_s: float = 15, max_jobs: int = 1000) -> None:
@@ -109,29 +109,30 @@ class Jobs:
         request: str,
         graph: str,
         topology: str,
-        asked: Any,
+        options: Any,
         verify: bool = False,
         plan: str | None = None,
         outcome: str | None = None,
         seconds: Sequence[float] | None = None,
         ended_early: bool = False,
     ) -> str:
-        """Queue a job inside the caller's transaction; with a plan, only to verify that.
+        """Queue a job inside the caller's transaction; with a plan, the job only verifies it.
 
-        Raises TooManyJobs, and NotFound of what was deleted meanwhile.
+        options: the options of the request. Raises TooManyJobs, and NotFound for a document that
+        was deleted since.
         """
         referring(connection)
         self._admit(connection, by.tenant)
-        named = [asked.get(field) for field in ("setup", "calibration", "from_plan")]
-        documents.need(connection, by.tenant, [graph, topology, plan, *named])
+        others = [options.get(field) for field in ("setup", "calibration", "from_plan")]
+        documents.need(connection, by.tenant, [graph, topology, plan, *others])
         return self._queue(
             connection,
             by,
             request=request,
             graph=graph,
             topology=topology,
-            calibration=asked.get("calibration"),
-            asked=asked,
+            calibration=options.get("calibration"),
+            asked=options,
             verify=verify,
             plan=plan,
             outcome=outcome,
@@ -140,27 +141,29 @@ class Jobs:
         )
 
     def solve(
-        self, connection: Connection, by: Principal, *, request: str, cost_graph: str, asked: Any
+        self, connection: Connection, by: Principal, *, request: str, cost_graph: str, options: Any
     ) -> str:
-        """Queue a job that solves a cost graph; raises TooManyJobs, and NotFound of a cost graph
-        that was deleted meanwhile."""
+        """Queue a job that solves a cost graph.
+
+        Raises TooManyJobs, and NotFound for a cost graph that was deleted since.
+        """
         self._admit(connection, by.tenant)
         documents.need(connection, by.tenant, [cost_graph])
         return self._queue(
-            connection, by, kind="solution", request=request, cost_graph=cost_graph, asked=asked
+            connection, by, kind="solution", request=request, cost_graph=cost_graph, asked=options
         )
 
-    def measure(self, connection: Connection, by: Principal, asked: Measure) -> str:
+    def measure(self, connection: Connection, by: Principal, measure: Measure) -> str:
         """Queue a measurement, which agents claim; raises TooManyJobs."""
         self._admit(connection, by.tenant)
         return self._queue(
             connection,
             by,
             kind="measurement",
-            request=None,  # two who ask want two measurements
-            asked=asked.to_dict(),
-            agent=asked.agent,
-            backend=asked.backend,
+            request=None,  # never shared: each request is a new measurement
+            asked=measure.to_dict(),
+            agent=measure.agent,
+            backend=measure.backend,
         )
 
     def find(
@@ -170,24 +173,24 @@ class Jobs:
         request: str,
         accepted: Acceptance = Acceptance(),  # noqa: B008  frozen
     ) -> Row[Any] | None:
-        """The newest job that answers this request, or will; None where none is accepted."""
+        """The newest job with an accepted answer to the request, now or later; else None."""
         statement = self._answering.get(accepted)
         if statement is None:
             now = self._database.now
-            statement = self._asked.where(*accepted.conditions(now))
-            if accepted.max_age_s is None:  # the others are too many to keep
+            statement = self._newest_of_request.where(*accepted.conditions(now))
+            if accepted.max_age_s is None:  # a cache of every age would be unbounded
                 self._answering[accepted] = statement
-        asked = {"tenant": tenant, "request": request}
-        return connection.execute(statement, asked).first()
+        parameters = {"tenant": tenant, "request": request}
+        return connection.execute(statement, parameters).first()
 
     def verify(self, connection: Connection, by: Principal, job: Row[Any]) -> str:
-        """The job that has or will have a certificate for the plan of `job`.
+        """The id of the job that has or will have a certificate for the plan of `job`.
 
-        That is `job` itself where it still searches, verifies, or can have none.
+        That is `job` itself if it is open, is verified already, or has no plan.
         """
-        # as it is once whoever changes it has done so
-        mine = select(JobRow.__table__).where(JobRow.id == job.id).with_for_update()
-        job = connection.execute(mine).one()
+        # read again under a lock: a concurrent change must be visible
+        current = select(JobRow.__table__).where(JobRow.id == job.id).with_for_update()
+        job = connection.execute(current).one()
         if job.plan is None:
             connection.execute(
                 update(JobRow)
@@ -203,7 +206,7 @@ class Jobs:
             request=job.request,
             graph=job.graph,
             topology=job.topology,
-            asked=job.asked,
+            options=job.asked,
             verify=True,
             plan=job.plan,
             outcome=job.outcome,
@@ -212,36 +215,36 @@ class Jobs:
         )
 
     def get(self, tenant: Tenant, job: str) -> Row[Any]:
-        """The job's row; NotFound where there is none."""
+        """The row of a job; raises NotFound for an unknown id."""
         with self._database.reading() as connection:
             return self._get(connection, tenant, job)
 
     def versions(self, jobs: Sequence[str]) -> dict[str, object]:
-        """By id, a value that changes whenever a job does; None of a job that is not there."""
+        """By id, a value that changes whenever the job changes; None for an unknown job."""
         last = select(func.max(JobEventRow.seq)).where(JobEventRow.job == JobRow.id)
         changing = select(
             JobRow.id, JobRow.state, JobRow.attempt, JobRow.plan, JobRow.solution, JobRow.verify,
             JobRow.finished,
             self._is_held().label("is_held"), last.scalar_subquery().label("last"),
         ).outerjoin(KeptRow, KeptRow.job == JobRow.id)  # fmt: skip
-        found: dict[str, object] = dict.fromkeys(jobs)
+        versions: dict[str, object] = dict.fromkeys(jobs)
         with self._database.reading() as connection:
             for first in range(0, len(jobs), AT_ONCE):
                 these = changing.where(JobRow.id.in_(jobs[first : first + AT_ONCE]))
-                found.update((row.id, tuple(row)) for row in connection.execute(these))
-        return found
+                versions.update((row.id, tuple(row)) for row in connection.execute(these))
+        return versions
 
     def list(self, tenant: Tenant, page: PageRequest, wanted: JobFilter = EVERY) -> Page[Row[Any]]:
-        """Jobs, the newest first."""
+        """Jobs, newest first."""
         statement = self._rows().where(JobRow.tenant == tenant, *wanted.conditions())
         with self._database.reading() as connection:
             rows, token = read_page(connection, statement, JobRow.created, JobRow.id, page)
         return Page(tuple(rows), token)
 
     def cancel(self, tenant: Tenant, job: str) -> Row[Any]:
-        """End the job unless it has ended; its worker notices and ends the search.
+        """Cancel the job unless it has ended; its worker then ends the search.
 
-        The lease stays: until the worker lets go of it, or it runs out, a plan may still come.
+        The lease stays: the worker may store a plan until it releases the lease or it expires.
         """
         with self._database.writing() as connection:
             changed = connection.execute(
@@ -259,7 +262,7 @@ class Jobs:
             self._note(connection, job, row.attempt, {"state": "cancelled"})
             if row.lease_until is not None:
                 return row
-            incumbent_plans.settle(connection, job, now=self._database.now)  # nobody searches
+            incumbent_plans.settle(connection, job, now=self._database.now)  # no search runs
             return self._get(connection, tenant, job)
 
     def _queue(
@@ -290,15 +293,15 @@ class Jobs:
         return job
 
     def _admit(self, connection: Connection, tenant: Tenant) -> None:
-        self._database.alone(connection, f"jobs of {tenant}")  # nobody else counts meanwhile
+        self._database.alone(connection, f"jobs of {tenant}")  # serializes the counts of a tenant
         open_ = select(JobRow.id).where(
             JobRow.tenant == tenant, JobRow.state.in_(("queued", "running"))
         )
         count = select(func.count()).select_from(open_.limit(self._max_jobs).subquery())
         if connection.execute(count).scalar_one() >= self._max_jobs:
             raise TooManyJobs(
-                f"{self._max_jobs} jobs of yours are queued or running, and more are not taken; "
-                "wait for some, or cancel them"
+                f"the tenant has {self._max_jobs} queued or running jobs, which is the limit. Wait "
+                "for their end, or cancel some"
             )
 
     def _get(self, connection: Connection, tenant: Tenant, job: str) -> Row[Any]:
@@ -309,8 +312,8 @@ class Jobs:
         return row
 
     @cached_property
-    def _asked(self) -> Select[Any]:
-        """The jobs of a request, the newest first; made once: every cached request runs it."""
+    def _newest_of_request(self) -> Select[Any]:
+        """The newest job of a request; built once, because every cached request runs it."""
         return (
             self._rows()
             .where(JobRow.tenant == bindparam("tenant"), JobRow.request == bindparam("request"))
@@ -319,9 +322,10 @@ class Jobs:
         )
 
     def _rows(self) -> Select[Any]:
-        """Rows of jobs with the names of what they are of, and of the key that asked; `is_held`: a
-        worker has the job, or had it when it was cancelled, or a plan that was kept is yet to be
-        its answer."""
+        """Rows of jobs with the names of their documents and of their key.
+
+        is_held: the lease of the job is valid, or its incumbent plan is not settled.
+        """
         return (
             select(
                 JobRow.__table__,

@@ -1,4 +1,4 @@
-"""Kinds of job: who runs jobs of a kind, and the column of their answer.
+"""Kinds of job: the claimant of each kind, and the columns of its answer.
 
     kind          claimed by   answer
     plan          workers      `plan`
@@ -26,5 +26,5 @@ FOR_WORKERS = JobRow.kind != "measurement"
 
 
 def has_answer(job: type[JobRow] = JobRow) -> ColumnElement[bool]:
-    """Of a job: it has a plan or a solution."""
+    """SQL condition on a job: it has a plan or a solution."""
     return or_(job.plan.is_not(None), job.solution.is_not(None))

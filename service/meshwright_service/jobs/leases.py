@@ -1,15 +1,14 @@
-"""Leases of jobs: what a worker, or an agent, may do with the one that it has claimed.
+"""Leases: a worker or an agent claims a job, holds its lease, and ends the job.
 
-Workers claim searches, agents measurements (`meshwright_service.jobs.kinds`); all else is the same
-for both. A job that verifies has
-its plan as soon as that is found, and keeps it whatever comes after: the next attempt only
-verifies.
+Workers claim searches and agents claim measurements (`meshwright_service.jobs.kinds`); leases of
+both work alike. A job that verifies stores its plan before the verification, so that the next
+attempt only verifies.
 
-A search that ends without an answer ends its job with the best plan that was kept of it
-(`meshwright_service.jobs.incumbent_plans`), with the reason why there is no better one.
+A search that ends without an answer ends its job with its incumbent plan
+(`meshwright_service.jobs.incumbent_plans`) and a problem that states the reason.
 
-Every change is one UPDATE that names the state, and the attempt, that it leaves. Where no row
-changed, the job is not the caller's any more: it ends its search and writes nothing.
+Each change is one UPDATE whose condition names the state and the attempt. If it changes no row, the
+caller has lost the lease: it ends its search and writes nothing.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ from meshwright_service.common.errors import WorkerLost
 from meshwright_service.common.tenant import Tenant
 from meshwright_service.jobs import events, incumbent_plans
 from meshwright_service.jobs.agents import Agents
-from meshwright_service.jobs.fair_share import fair_share, has_less
-from meshwright_service.jobs.incumbent_plans import KeptPlan
+from meshwright_service.jobs.fair_share import fair_share, has_fewer_running
+from meshwright_service.jobs.incumbent_plans import IncumbentPlan
 from meshwright_service.jobs.jobs import FINAL
 from meshwright_service.jobs.kinds import FOR_WORKERS, JobKind
 from meshwright_service.jobs.losses import Losses, RetryLimits
@@ -44,9 +43,11 @@ HAD_ONE = f"{NOT_ENDED} plan, where that found none"
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A job leased to a worker. `attempt` is the fence. plan: found already, to be verified.
+    """A job leased to a worker or an agent.
 
-    tenant: whose job it is, and whose are its documents. yields: attempts that gave way before.
+    tenant: owner of the job and of its documents. attempt: the fencing token. asked: the options of
+    the request. plan: a plan to verify, if it was found before. yields: number of earlier attempts
+    that gave way to another tenant.
     """
 
     tenant: Tenant
@@ -76,23 +77,23 @@ class Leases:
         self._database = database
         self._losses = Losses(database, agents or Agents(database), tries, lease_s=lease_s)
 
-    def has_work(self, what: ColumnElement[bool] = FOR_WORKERS) -> bool:
-        """Whether a claim would find a job; reads only."""
+    def has_work(self, of_kind: ColumnElement[bool] = FOR_WORKERS) -> bool:
+        """Whether a job can be claimed; reads only."""
         runnable = or_(self._losses.is_runnable(), self._losses.has_lapsed())
         with self._database.reading() as connection:
-            found = select(JobRow.id).where(what, runnable).limit(1)
-            return connection.execute(found).first() is not None
+            runnable_jobs = select(JobRow.id).where(of_kind, runnable).limit(1)
+            return connection.execute(runnable_jobs).first() is not None
 
-    def claim(self, worker: str, what: ColumnElement[bool] = FOR_WORKERS) -> Claim | None:
-        """Lease a runnable job of these; None without. One at most holds an attempt.
+    def claim(self, worker: str, of_kind: ColumnElement[bool] = FOR_WORKERS) -> Claim | None:
+        """Lease a runnable job, or return None. At most one worker ever holds an attempt.
 
-        Tenants take turns, then the keys of a tenant (`meshwright_service.jobs.fair_share`).
+        Jobs are ordered by fair share (`meshwright_service.jobs.fair_share`).
         """
         with self._database.writing() as connection:
             self._losses.settle(connection)
             oldest = connection.execute(
                 select(JobRow.id)
-                .where(what, self._losses.is_runnable())
+                .where(of_kind, self._losses.is_runnable())
                 .order_by(*fair_share())
                 .limit(1)
                 .with_for_update(skip_locked=True)
@@ -119,28 +120,28 @@ class Leases:
                     JobRow.yields,
                     JobRow.kind,
                 )
-            ).one()  # it is locked
+            ).one()  # the row is locked
             connection.execute(
                 update(KeyRow).where(KeyRow.id == row.key).values(served=self._database.now)
             )
-            began = {"state": "running", "worker": worker}
-            self._note(connection, row.id, row.attempt, began)
+            event = {"state": "running", "worker": worker}
+            self._note(connection, row.id, row.attempt, event)
         return Claim(
             Tenant(row.tenant), row.id, row.attempt, row.asked, row.plan, row.yields, row.kind
         )
 
     def renew(self, claim: Claim) -> bool:
-        """Prolong the lease; False where the job is not ours any more."""
+        """Renew the lease; False if it is lost."""
         with self._database.writing() as connection:
             return self._change(connection, claim, lease_until=self._database.now + self.lease_s)
 
     def holds(self, claim: Claim) -> bool:
-        """Whether the job is still ours; reads only."""
+        """Whether the lease is still held; reads only."""
         with self._database.reading() as connection:
             return connection.execute(select(JobRow.id).where(_ours(claim))).first() is not None
 
     def progress(self, claim: Claim, progress: Progress | CostGraphProgress) -> bool:
-        """Store how far the search is; False where the job is not ours any more."""
+        """Store the progress of the search; False if the lease is lost."""
         body = progress.model_dump(mode="json", exclude_none=True)
         with self._database.writing() as connection:
             ours = self._change(connection, claim, progress=body)
@@ -149,11 +150,11 @@ class Leases:
             return ours
 
     def keep(self, claim: Claim, plan: StoredPlan, seconds: Sequence[float] = ()) -> bool:
-        """Keep the best plan so far; False where the job is not ours any more."""
+        """Store the incumbent plan; False if the lease is lost."""
         with self._database.writing() as connection:
-            if _locked(connection, claim) is None:
+            if _lock_row(connection, claim) is None:
                 return False
-            best = KeptPlan(claim.attempt, plan, seconds)
+            best = IncumbentPlan(claim.attempt, plan, seconds)
             incumbent_plans.keep(connection, claim.job, best, now=self._database.now)
             return True
 
@@ -165,26 +166,27 @@ class Leases:
         seconds: Sequence[float] = (),
         ended_early: bool = False,
     ) -> Ended:
-        """Store the plan, or what an attempt before kept where that is faster, and end the job
-        unless its plan is to be verified; all or nothing.
+        """Store the plan and end the job, unless the plan is to be verified; in one transaction.
 
-        seconds, ended_early: as of an Answer.
+        A faster incumbent plan of an earlier attempt replaces the plan. seconds, ended_early:
+        fields of `Answer`.
         """
-        found: dict[str, Any] = {"seconds": list(seconds), "ended_early": ended_early}
+        search_columns: dict[str, Any] = {"seconds": list(seconds), "ended_early": ended_early}
         with self._database.writing() as connection:
-            job = _locked(connection, claim)
+            job = _lock_row(connection, claim)
             if job is None:
                 return "not ours"
             earlier = incumbent_plans.earlier(
                 connection, claim.job, claim.attempt, claim.asked, plan
             )
             if earlier is not None:
-                more = {**earlier.found, "problem": _problem(claim, WorkerLost(HAD_A_FASTER))}
-                return self._answer(connection, claim, job, earlier.plan, **more)
-            return self._answer(connection, claim, job, plan, **found)
+                problem = _problem(claim, WorkerLost(HAD_A_FASTER))
+                columns = {**earlier.search_columns, "problem": problem}
+                return self._answer(connection, claim, job, earlier.plan, **columns)
+            return self._answer(connection, claim, job, plan, **search_columns)
 
-    def found(self, claim: Claim) -> str | None:
-        """The plan of a job of ours that goes on; reads only."""
+    def plan_to_verify(self, claim: Claim) -> str | None:
+        """The plan of a running job that is still leased to the worker; reads only."""
         with self._database.reading() as connection:
             return connection.execute(select(JobRow.plan).where(_ours(claim))).scalar()
 
@@ -194,19 +196,19 @@ class Leases:
         claim: Claim,
         job: Row[Any],
         plan: StoredPlan,
-        **found: Any,
+        **search_columns: Any,
     ) -> Ended:
-        """Store a plan and what a search says of it, and end the job unless it verifies.
+        """Store a plan and the columns of its search, and end the job unless it verifies.
 
-        job: its row, which is locked.
+        job: the locked row.
         """
-        found |= {"outcome": plan.outcome, "plan": plan.id}
+        search_columns |= {"outcome": plan.outcome, "plan": plan.id}
         now = self._database.now
         documents.put_plan(connection, claim.tenant, plan, now=now, key=job.key)
         if not job.verify:
-            self._end(connection, claim, "succeeded", **found)
+            self._end(connection, claim, "succeeded", **search_columns)
             return "ended"
-        self._change(connection, claim, **found)
+        self._change(connection, claim, **search_columns)
         incumbent_plans.forget(connection, claim.job)
         self._note(connection, claim.job, claim.attempt, {"plan": plan.id})
         return "to verify"
@@ -214,9 +216,9 @@ class Leases:
     def solve(
         self, claim: Claim, solution: StoredDocument, *, status: str, ended_early: bool = False
     ) -> bool:
-        """Store the solution of a cost graph and end the job, both or neither."""
+        """Store the solution of a cost graph and end the job, in one transaction."""
         with self._database.writing() as connection:
-            if _locked(connection, claim) is None:
+            if _lock_row(connection, claim) is None:
                 return False
             documents.put_encoded(connection, claim.tenant, solution, now=self._database.now)
             return self._end(
@@ -229,7 +231,7 @@ class Leases:
             )
 
     def measured(self, claim: Claim, samples: Samples, calibration: Calibration) -> bool:
-        """Store samples, their topology and the calibration, and end the job; all or nothing."""
+        """Store samples, their topology and calibration, and end the job, in one transaction."""
         count = len(samples.kernels) + len(samples.collectives)
         done = Progress(phase="measured", done=count, total=count)
         with self._database.writing() as connection:
@@ -250,7 +252,7 @@ class Leases:
             )
 
     def certify(self, claim: Claim, certificate: Certificate, *, trace: str | None = None) -> bool:
-        """Store the certificate of the job's plan and end the job, both or neither."""
+        """Store the certificate of the job's plan and end the job, in one transaction."""
         done = Progress(phase="verifying", done=1, total=1)
         with self._database.writing() as connection:
             ours = self._end(
@@ -266,31 +268,35 @@ class Leases:
             return ours
 
     def succeed_without_plan(self, claim: Claim, infeasible: Infeasible) -> Ended:
-        """End the job: no plan was found that fits, and why; where one was kept, with that."""
+        """End the job as infeasible, or with its incumbent plan if there is one."""
         body = infeasible.model_dump(mode="json", exclude_none=True)
         why = {"problem": _problem(claim, WorkerLost(f"{HAD_ONE}: {infeasible.detail}"))}
-        return self._without(claim, "succeeded", why, outcome="infeasible", infeasible=body)
+        return self._end_without_plan(
+            claim, "succeeded", why, outcome="infeasible", infeasible=body
+        )
 
     def cut_short(self, claim: Claim, error: MeshwrightError, *, trace: str | None = None) -> Ended:
-        """End the job with the plan that was kept and the problem why there is no better one;
-        without a plan it fails with the problem. `trace` is for the operator."""
+        """End the job with its incumbent plan and a problem; without a plan it fails with the
+        problem. trace: for the operator."""
         why = {"problem": _problem(claim, error), "trace": trace}
-        return self._without(claim, "failed", why, **why)
+        return self._end_without_plan(claim, "failed", why, **why)
 
-    def _without(self, claim: Claim, state: str, why: dict[str, Any], **values: Any) -> Ended:
-        """End a search that has no plan of its own; where one was kept, with that, and why."""
+    def _end_without_plan(
+        self, claim: Claim, state: str, why: dict[str, Any], **values: Any
+    ) -> Ended:
+        """End a search without a plan: with its incumbent plan and `why`, else with `values`."""
         with self._database.writing() as connection:
-            job = _locked(connection, claim)
+            job = _lock_row(connection, claim)
             if job is None:
                 return "not ours"
             best = incumbent_plans.of(connection, claim.job)
             if best is None:
                 self._end(connection, claim, state, **values)
                 return "ended"
-            return self._answer(connection, claim, job, best.plan, **best.found, **why)
+            return self._answer(connection, claim, job, best.plan, **best.search_columns, **why)
 
     def fail(self, claim: Claim, error: MeshwrightError, *, trace: str | None = None) -> bool:
-        """End the job with a problem; `trace` is for the operator."""
+        """End the job with a problem. trace: for the operator."""
         with self._database.writing() as connection:
             return self._end(
                 connection,
@@ -301,38 +307,40 @@ class Leases:
             )
 
     def release(self, claim: Claim) -> bool:
-        """Queue the job again: this worker stops."""
+        """Queue the job again, because its worker stops."""
         with self._database.writing() as connection:
             return self._end(connection, claim, "queued")
 
     def is_due_to_yield(self, claim: Claim) -> bool:
-        """Whether a job waits of another tenant that has fewer running; reads only."""
+        """Whether a job of another tenant with fewer running jobs waits; reads only."""
         with self._database.reading() as connection:
             waiting = select(JobRow.id).where(
-                FOR_WORKERS, self._losses.is_runnable(), has_less(claim.tenant)
+                FOR_WORKERS, self._losses.is_runnable(), has_fewer_running(claim.tenant)
             )
             return connection.execute(waiting.limit(1)).first() is not None
 
     def give_way(self, claim: Claim) -> bool:
-        """Queue the job again for a job of another tenant; what is kept of its search stays."""
+        """Queue the job again for a job of another tenant; its incumbent plan stays."""
         with self._database.writing() as connection:
             return self._end(connection, claim, "queued", yields=claim.yields + 1)
 
     def lost(self, claim: Claim, *, trace: str) -> bool:
-        """The search ended without an answer: queue the job again, or give it up."""
-        return self._lost(claim, trace, self._losses.lost)
+        """Record a loss: the search ended without an answer; queue the job again or end it."""
+        return self._requeue(claim, trace, self._losses.lost)
 
     def killed(self, claim: Claim, *, trace: str) -> bool:
-        """The same of a search that something else ended: it counts as a lapse."""
-        return self._lost(claim, trace, self._losses.lapsed)
+        """Record a lapse: another program killed the search; queue the job again or end it."""
+        return self._requeue(claim, trace, self._losses.lapsed)
 
-    def _lost(self, claim: Claim, trace: str, count: Callable[[Row[Any]], dict[str, Any]]) -> bool:
+    def _requeue(
+        self, claim: Claim, trace: str, count: Callable[[Row[Any]], dict[str, Any]]
+    ) -> bool:
         with self._database.writing() as connection:
-            row = _locked(connection, claim)
+            row = _lock_row(connection, claim)
             if row is None:
                 return False
-            more = {"trace": trace, **count(row)}
-            ours = self._end(connection, claim, "queued", is_lost=True, **more)
+            columns = {"trace": trace, **count(row)}
+            ours = self._end(connection, claim, "queued", is_lost=True, **columns)
             self._losses.settle(connection)
             return ours
 
@@ -371,10 +379,10 @@ def _problem(claim: Claim, error: MeshwrightError) -> dict[str, Any]:
     return error.problem(instance=f"/v1/jobs/{claim.job}")
 
 
-def _locked(connection: Connection, claim: Claim) -> Row[Any] | None:
-    """The row of a job that is ours, until the end of the transaction; else None."""
-    own = select(JobRow.verify, JobRow.key, JobRow.losses, JobRow.lapses).where(_ours(claim))
-    row = connection.execute(own.with_for_update()).first()
+def _lock_row(connection: Connection, claim: Claim) -> Row[Any] | None:
+    """The row of a leased job, locked until the end of the transaction; None if it is lost."""
+    job_row = select(JobRow.verify, JobRow.key, JobRow.losses, JobRow.lapses).where(_ours(claim))
+    row = connection.execute(job_row.with_for_update()).first()
     return cast(Row[Any] | None, row)
 
 

@@ -1,13 +1,13 @@
-"""How long things stay, and that they go: a few at a time, so that nobody waits for long.
+"""Retention: deletes expired rows in small transactions, so that other writers wait briefly.
 
-1. Events of a job that ended long ago.
-2. Jobs that ended long ago, but for the one by which the next who asks the same finds its plan.
-3. Plans that nobody has named, executed or measured, and no open job needs.
-4. Solutions of cost graphs that are as old as such plans.
+1. Events of expired jobs.
+2. Expired jobs, except the newest job that answers a request.
+3. Plans without a label, a certificate or an observation that no open job needs.
+4. Solutions of cost graphs of the same age.
 5. Graphs, topologies, setups, cost graphs and solutions that no plan and no job refers to.
-6. Bytes of documents that nobody has.
+6. Bytes of documents that no tenant holds.
 
-What was measured (samples, calibrations, observations) stays. Ages are on the database's clock.
+Samples, calibrations and observations stay. Ages are measured by the database's clock.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ WHAT = ("events", "jobs", "plans", "solutions", "documents", "bytes")
 
 
 class Retention:
-    """Deletes what has stayed long enough by the settings. Safe to share between threads."""
+    """Deletes the rows that the settings let expire. Safe to share between threads."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._settings = settings
 
     def is_due(self) -> bool:
-        """Whether this process is to prune now: one does, once in `prune_every_s`."""
+        """Whether this process is to prune now; True for one process in each `prune_every_s`."""
         now = self._database.now
         due = or_(ChoreRow.done <= now - self._settings.prune_every_s, ChoreRow.done > now)
         with self._database.writing() as connection:
@@ -52,21 +52,21 @@ class Retention:
             return bool(connection.execute(mine).rowcount)
 
     def prune(self, may_go_on: Callable[[], bool] = lambda: True) -> dict[str, int]:
-        """Delete all that is due, and say how many of what; ends early where it may not go on."""
+        """Delete expired rows while `may_go_on` returns True; return their counts by kind."""
         steps = (
             self._events, self._jobs, self._plans, self._solutions, self._inputs, self._bytes,
         )  # fmt: skip
-        gone = dict.fromkeys(WHAT, 0)
-        for what, step in zip(WHAT, steps, strict=True):
+        counts = dict.fromkeys(WHAT, 0)
+        for kind, step in zip(WHAT, steps, strict=True):
             while may_go_on():
                 with self._database.writing() as connection:
                     count = step(connection)
-                gone[what] += count
+                counts[kind] += count
                 if not count:
                     break
-        if any(gone.values()):
-            log.info("pruned %s", ", ".join(f"{count} {what}" for what, count in gone.items()))
-        return gone
+        if any(counts.values()):
+            log.info("pruned %s", ", ".join(f"{count} {kind}" for kind, count in counts.items()))
+        return counts
 
     def _before(self, days: float) -> ColumnElement[float]:
         return self._database.now - days * DAY_S
@@ -76,7 +76,7 @@ class Retention:
         if not days:
             return 0
         with_events = select(literal(1)).where(JobEventRow.job == JobRow.id).exists()
-        over = self._over(days).where(with_events).limit(AT_ONCE)
+        over = self._ended_before(days).where(with_events).limit(AT_ONCE)
         jobs = connection.execute(over).scalars().all()
         if jobs:
             connection.execute(delete(JobEventRow).where(JobEventRow.job.in_(jobs)))
@@ -87,18 +87,18 @@ class Retention:
         if not days:
             return 0
         newer = aliased(JobRow)
-        found = and_(has_answer(newer), newer.ended_early.is_(False))
+        is_answer = and_(has_answer(newer), newer.ended_early.is_(False))
         again = select(literal(1)).where(
             newer.tenant == JobRow.tenant,
             newer.request == JobRow.request,
-            found,
+            is_answer,
             or_(
                 newer.created > JobRow.created,
                 and_(newer.created == JobRow.created, newer.id > JobRow.id),
             ),
         )
         answers = and_(has_answer(), JobRow.ended_early.is_(False))
-        over = self._over(days).where(or_(~answers, again.exists())).limit(AT_ONCE)
+        over = self._ended_before(days).where(or_(~answers, again.exists())).limit(AT_ONCE)
         deleting(connection)
         jobs = connection.execute(over).scalars().all()
         deletion.delete_jobs(connection, jobs)
@@ -111,8 +111,8 @@ class Retention:
         old = select(PlanRow.tenant, PlanRow.id).where(PlanRow.created < self._before(days))
         for constraint in deletion.referring_to("plans"):
             tenant, plan = constraint.columns
-            named = select(literal(1)).where(tenant == PlanRow.tenant, plan == PlanRow.id)
-            old = old.where(~named.exists())
+            references = select(literal(1)).where(tenant == PlanRow.tenant, plan == PlanRow.id)
+            old = old.where(~references.exists())
         deleting(connection)
         plans = self._unneeded(connection, old.order_by(PlanRow.created))
         if plans:
@@ -135,32 +135,32 @@ class Retention:
         days = self._settings.keep_documents_days
         if not days:
             return 0
-        own = and_(PlanRow.tenant == HoldingRow.tenant, or_(
+        by_plan = and_(PlanRow.tenant == HoldingRow.tenant, or_(
             PlanRow.graph == HoldingRow.id, PlanRow.topology == HoldingRow.id,
         ))  # fmt: skip
-        jobs = and_(JobRow.tenant == HoldingRow.tenant, or_(
+        by_job = and_(JobRow.tenant == HoldingRow.tenant, or_(
             JobRow.graph == HoldingRow.id, JobRow.topology == HoldingRow.id,
             JobRow.cost_graph == HoldingRow.id, JobRow.solution == HoldingRow.id,
         ))  # fmt: skip
         old = select(HoldingRow.tenant, HoldingRow.id).where(
             HoldingRow.kind.in_(KINDS),
             HoldingRow.created < self._before(days),
-            ~select(literal(1)).where(own).exists(),
-            ~select(literal(1)).where(jobs).exists(),
+            ~select(literal(1)).where(by_plan).exists(),
+            ~select(literal(1)).where(by_job).exists(),
         )
         deleting(connection)
         setups = select(PlanRow.tenant, PlanRow.summary["setup"].as_string()).distinct()
         used = {(row[0], row[1]) for row in connection.execute(setups)}
-        held = self._unneeded(connection, old.order_by(HoldingRow.created), used)
-        if held:
-            deletion.let_go(connection, held)
-        return len(held)
+        unneeded = self._unneeded(connection, old.order_by(HoldingRow.created), used)
+        if unneeded:
+            deletion.let_go(connection, unneeded)
+        return len(unneeded)
 
     def _bytes(self, connection: Connection) -> int:
         return deletion.free_bytes(connection, AT_ONCE)
 
-    def _over(self, days: float) -> Select[Any]:
-        """Jobs that ended so long ago."""
+    def _ended_before(self, days: float) -> Select[Any]:
+        """The jobs that ended more than `days` ago."""
         now = self._database.now
         ended = and_(~deletion.is_open(now), JobRow.finished < self._before(days))
         return select(JobRow.id).where(ended)
@@ -171,12 +171,12 @@ class Retention:
         candidates: Select[str, str],
         used: frozenset[tuple[str, str]] | set[tuple[str, str]] = frozenset(),
     ) -> Sequence[tuple[str, str]]:
-        """The first of these that no open job needs and nothing else uses."""
+        """The first AT_ONCE candidates that no open job needs and that are not in `used`."""
         needed = deletion.needed(connection, self._database.now) | used
-        found: list[tuple[str, str]] = []
+        unneeded: list[tuple[str, str]] = []
         for tenant, id_ in connection.execute(candidates):
             if (tenant, id_) not in needed:
-                found.append((tenant, id_))
-            if len(found) == AT_ONCE:
+                unneeded.append((tenant, id_))
+            if len(unneeded) == AT_ONCE:
                 break
-        return found
+        return unneeded

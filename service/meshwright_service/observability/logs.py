@@ -1,8 +1,7 @@
-"""The log on standard error: lines of JSON for machines, plain ones on a terminal.
+"""Logging on standard error: JSON lines, or plain text on a terminal.
 
-Whatever a line is about (request, job, attempt, tenant, worker) is said once, where the work on it
-begins (`about`), and stands in every line until it ends. Whoever logs a secret all the same logs
-asterisks.
+`about` sets the context fields of a block (request, job, attempt, tenant, worker); every line of
+the block has them. Secrets are replaced by asterisks.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _about: ContextVar[dict[str, object] | None] = ContextVar("about", default=None)
 
 @contextmanager
 def about(**what: object) -> Iterator[None]:
-    """Say this in every line that is logged within the block, beside what is said already."""
+    """Add context fields to every line that is logged within the block."""
     token = _about.set({**(_about.get() or {}), **what})
     try:
         yield
@@ -43,23 +42,23 @@ def about(**what: object) -> Iterator[None]:
 
 
 def configure(kind: Format, stream: TextIO | None = None) -> None:
-    """Log in this format, to standard error by default; auto: plain text on a terminal."""
+    """Configure logging to standard error or `stream`; auto: plain text on a terminal."""
     stream = stream or sys.stderr
     is_text = kind == "text" or (kind == "auto" and stream.isatty())
     handler = logging.StreamHandler(stream)
     handler.setFormatter(_Text() if is_text else _Json())
-    handler.addFilter(_say_about)
+    handler.addFilter(_add_context)
     logging.basicConfig(level=logging.INFO, handlers=[handler], force=True)
     logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
 def log_changes(database: Database) -> None:
-    """Have a line for every change of a job."""
-    database.listen(_hear)
+    """Log every state change of a job."""
+    database.listen(_log_change)
 
 
 def without_secrets(line: str) -> str:
-    """A line with asterisks in place of keys and passwords."""
+    """The line with keys and passwords replaced by asterisks."""
     for pattern, instead in SECRETS:
         line = pattern.sub(instead, line)
     return line
@@ -86,14 +85,14 @@ class _Json(JsonFormatter):
         return without_secrets(super().format(record))
 
 
-def _say_about(record: logging.LogRecord) -> bool:
+def _add_context(record: logging.LogRecord) -> bool:
     for name, value in (_about.get() or {}).items():
         if name not in record.__dict__:
             setattr(record, name, value)
     return True
 
 
-def _hear(change: object) -> None:
+def _log_change(change: object) -> None:
     if not isinstance(change, JobChange):
         return
     log.info(

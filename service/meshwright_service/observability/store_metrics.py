@@ -1,7 +1,7 @@
-"""What the store says for Prometheus: the same from every process that is asked.
+"""Prometheus metrics of the store, equal in every process; aggregate them with `max`, not `sum`.
 
-So `max` is what adds them up, never `sum`. What was asked is told again for KEPT_S, however many
-ask; where the store cannot answer, all that is said is that.
+A process caches them for KEPT_S. While the store does not answer, only `meshwright_store_up` is
+exported.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from meshwright_service.store.tables import (
 )
 
 log = logging.getLogger(__name__)
-KEPT_S = 5.0  # chosen: below every usual interval between two scrapes
-RECENT = 1000  # observations of which quantiles are told; chosen
+KEPT_S = 5.0  # chosen: below the usual scrape intervals
+RECENT = 1000  # observations in the quantiles; chosen
 BYTES = {
     "sqlite": "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size",
     "postgresql": "SELECT pg_database_size(current_database())",
@@ -43,7 +43,7 @@ STATES = ("queued", "running", "succeeded", "failed", "cancelled")
 
 
 class StoreMetrics(Collector):
-    """Gauges that are asked of the store when somebody scrapes. Safe to share between threads."""
+    """Gauges that a scrape reads from the store. Safe to share between threads."""
 
     def __init__(
         self,
@@ -57,25 +57,25 @@ class StoreMetrics(Collector):
         self._lease_s = settings.lease_s
         self._clock = clock
         self._lock = threading.Lock()
-        self._kept: tuple[float, list[GaugeMetricFamily]] | None = None
+        self._cached: tuple[float, list[GaugeMetricFamily]] | None = None
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
-        """Nothing beforehand: the store need not be there when metrics are registered."""
+        """No families: the store may be unavailable when the collector is registered."""
         return []
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         with self._lock:
             now = self._clock()
-            if self._kept is None or now >= self._kept[0]:
-                self._kept = (now + KEPT_S, self._asked())
-            found = self._kept[1]
-        yield from found
+            if self._cached is None or now >= self._cached[0]:
+                self._cached = (now + KEPT_S, self._families())
+            families = self._cached[1]
+        yield from families
 
-    def _asked(self) -> list[GaugeMetricFamily]:
+    def _families(self) -> list[GaugeMetricFamily]:
         up = GaugeMetricFamily("meshwright_store_up", "Whether the store answers")
         try:
             with self._database.reading() as connection:
-                found = [
+                families = [
                     *self._jobs(connection),
                     self._agents_of(connection),
                     *_documents(connection),
@@ -87,20 +87,22 @@ class StoreMetrics(Collector):
             up.add_metric((), 0)
             return [up]
         up.add_metric((), 1)
-        return [up, *found]
+        return [up, *families]
 
     def _jobs(self, connection: Connection) -> Iterator[GaugeMetricFamily]:
         jobs = GaugeMetricFamily(
             "meshwright_store_jobs", "Jobs that the store has", labels=("kind", "state")
         )
         counts = select(JobRow.kind, JobRow.state, func.count()).group_by(JobRow.kind, JobRow.state)
-        found = {(kind, state): count for kind, state, count in connection.execute(counts)}
+        jobs_by_state = {(kind, state): count for kind, state, count in connection.execute(counts)}
         for kind in KINDS:
             for state in STATES:
-                jobs.add_metric((kind, state), found.get((kind, state), 0))
+                jobs.add_metric((kind, state), jobs_by_state.get((kind, state), 0))
         yield jobs
         age = GaugeMetricFamily(
-            "meshwright_store_queue_age_seconds", "Of the oldest job in the queue", labels=("kind",)
+            "meshwright_store_queue_age_seconds",
+            "Age of the oldest job in the queue",
+            labels=("kind",),
         )
         ages = (
             select(JobRow.kind, self._database.now - func.min(JobRow.created))
@@ -115,7 +117,7 @@ class StoreMetrics(Collector):
         count = select(func.count()).where(JobRow.state == "running", lapsed)
         yield GaugeMetricFamily(
             "meshwright_store_lapsed_jobs",
-            "Running jobs whose worker gave no sign in time",
+            "Running jobs whose lease has expired",
             value=connection.execute(count).scalar_one(),
         )
 
@@ -131,14 +133,14 @@ class StoreMetrics(Collector):
     def _bytes(self, connection: Connection) -> Iterator[GaugeMetricFamily]:
         yield GaugeMetricFamily(
             "meshwright_store_bytes",
-            "Of the database",
+            "Size of the database",
             value=connection.execute(text(BYTES[self._database.dialect])).scalar_one(),
         )
         file = self._database.engine.url.database
         if self._database.dialect == "sqlite" and file:
             yield GaugeMetricFamily(
                 "meshwright_store_free_bytes",
-                "Of the disk of a SQLite store",
+                "Free space on the disk of a SQLite store",
                 value=shutil.disk_usage(Path(file).parent).free,
             )
 
@@ -156,9 +158,9 @@ def _documents(connection: Connection) -> Iterator[GaugeMetricFamily]:
         "meshwright_store_certificates", "Plans that were executed", labels=("outcome",)
     )
     counts = select(CertificateRow.outcome, func.count()).group_by(CertificateRow.outcome)
-    found: dict[str, int] = {row.outcome: row[1] for row in connection.execute(counts)}
+    by_outcome: dict[str, int] = {row.outcome: row[1] for row in connection.execute(counts)}
     for outcome in ("verified", "failed", "not verifiable"):
-        certificates.add_metric((outcome,), found.get(outcome, 0))
+        certificates.add_metric((outcome,), by_outcome.get(outcome, 0))
     yield certificates
 
 

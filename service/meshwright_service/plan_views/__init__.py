@@ -1,1 +1,1 @@
-"""Views of a plan that pages show, computed once and cached."""
+"""Views of a plan for the dashboard, computed once and cached."""

@@ -1,4 +1,4 @@
-"""Explanations: made in processes of their own, a few at a time, and remembered by content."""
+"""Explanations of plans, computed in child processes, a few at a time, and cached."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from meshwright_service.store import documents
 from meshwright_service.store.database import Database
 
 log = logging.getLogger(__name__)
-AT_ONCE = 2  # processes; chosen: a search has a core, and the API answers beside it
+AT_ONCE = 2  # processes; chosen: leaves cores to a search and to the API
 KEPT = 256  # explanations; chosen: some 50 kB each
-GRACE_S = 60.0  # chosen: reading a plan of 100,000 ops, on a busy machine
-TRIED_S = 1.0  # how long an explanation waits for its turn
+GRACE_S = 60.0  # chosen: time to read a plan of 100,000 ops on a busy machine
+TRIED_S = 1.0  # maximum wait for a free process
 
 
 class Explanations:
-    """Why plans are as they are. Safe to share between threads; each process has its own."""
+    """Explanations with a cache of this process. Safe to share between threads."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
@@ -33,32 +33,32 @@ class Explanations:
         self._kept: Latest[tuple[str, str], Explanation] = Latest(KEPT)
 
     def of(self, tenant: Tenant, plan: str, glob: str, seconds: float) -> Explanation:
-        """Of the ops of a plan that a glob means, within so many seconds.
+        """The explanation of the ops that match `glob`, computed within `seconds`.
 
-        Raises NotFound where the tenant has no such plan, what is wrong with the glob, and
-        TooManyJobs where others are being made.
+        Raises NotFound for an unknown plan, the error of an invalid glob, and TooManyJobs if all
+        processes are busy.
         """
-        sent = self._sent(tenant, plan)
+        sent = self._plan_file(tenant, plan)
         known = self._kept.get((plan, glob))
         if known is not None and (known.complete or known.seconds >= seconds):
             return known
         if not self._turns.acquire(timeout=TRIED_S):
             raise TooManyJobs(
-                f"{AT_ONCE} explanations are being worked out, and no more are at once; ask again"
+                f"{AT_ONCE} explanations are being computed, which is the limit. Try again later"
             )
         try:
-            made = self._made(sent, glob, seconds)
+            explanation = self._explain(sent, glob, seconds)
         finally:
             self._turns.release()
-        self._kept.keep((plan, glob), made)
-        return made
+        self._kept.keep((plan, glob), explanation)
+        return explanation
 
-    def _sent(self, tenant: Tenant, plan: str) -> bytes:
-        """A plan file; NotFound where the tenant has no such plan."""
+    def _plan_file(self, tenant: Tenant, plan: str) -> bytes:
+        """The plan file as JSON; raises NotFound."""
         with self._database.reading() as connection:
             return documents.join(documents.of_plan(connection, tenant, plan), {})
 
-    def _made(self, sent: bytes, glob: str, seconds: float) -> Explanation:
+    def _explain(self, sent: bytes, glob: str, seconds: float) -> Explanation:
         arguments = (glob, seconds, self._settings.verify_memory_bytes)
         child = Child("meshwright_service.workers.explain_process:explain", arguments, sent)
         try:
@@ -72,4 +72,4 @@ class Explanations:
                 raise error_of(body)
             case {"fault": trace} | {"lost": trace}:
                 log.error("an explanation failed\n%s", trace)
-        raise Internal("the explanation failed or took too long; the server's log has the trace")
+        raise Internal("the explanation failed or timed out. Read the trace in the server's log")

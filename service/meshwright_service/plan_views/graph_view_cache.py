@@ -1,4 +1,4 @@
-"""Drawings of plans that were looked at last, ready to be drawn from."""
+"""LRU cache of the graph views of plans."""
 
 from __future__ import annotations
 
@@ -12,27 +12,31 @@ from meshwright_service.plan_views.graph_view.op_details import OpFacts
 from meshwright_service.plan_views.view_cache import PlanViews
 from meshwright_service.plan_views.views import DRAWING
 
-KEPT = 8  # chosen: that of a plan of 100,000 ops takes some 30 MB
+KEPT = 8  # graph views; chosen: that of a plan of 100,000 ops takes about 30 MB
 
 
 class Drawings:
-    """Safe to share between threads."""
+    """The graph views of plans. Safe to share between threads."""
 
     def __init__(self, views: PlanViews) -> None:
         self._views = views
         self._kept: Latest[tuple[Tenant, str], GraphArrays] = Latest(KEPT)
 
     def of(self, tenant: Tenant, plan: str) -> GraphArrays:
-        """The drawing of a plan; raises what PlanViews.parts does."""
+        """The graph view of a plan; raises the errors of `PlanViews.parts`."""
         self._views.check(tenant, plan)
-        found = self._kept.get((tenant, plan))
-        if found is None:
-            found = GraphArrays.from_bytes(self._views.part(tenant, plan, DRAWING))
-            self._kept.keep((tenant, plan), found)
-        return found
+        drawing = self._kept.get((tenant, plan))
+        if drawing is None:
+            drawing = GraphArrays.from_bytes(self._views.part(tenant, plan, DRAWING))
+            self._kept.keep((tenant, plan), drawing)
+        return drawing
 
     def facts(self, tenant: Tenant, plan: str, ops: Iterable[int]) -> dict[int, OpFacts]:
-        """What is said of these ops and of some others; raises the same."""
+        """The facts of at least these ops, by op; raises the errors of `PlanViews.parts`."""
         numbers = {part_of(op) for op in ops}
         parts = self._views.parts(tenant, plan, DRAWING, numbers)
-        return {op: own for number in parts for op, own in facts_in(number, parts[number]).items()}
+        return {
+            op: op_facts
+            for number in parts
+            for op, op_facts in facts_in(number, parts[number]).items()
+        }

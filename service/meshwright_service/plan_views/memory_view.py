@@ -1,4 +1,4 @@
-"""Memory: what every stage of a plan takes of its devices, and what is left of every rank's."""
+"""The memory view: peak memory of every stage, and the free memory of every rank."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from meshwright_service.plan_views.simulation_view import RankCurve
 
 
 class StageMemory(BaseModel):
-    """What a stage takes of its fullest device at its fullest moment, in parts; the parts add up to
-    total_bytes. moments: the fullest of every pass."""
+    """Peak memory of the fullest device of a stage, in parts that add up to total_bytes.
+
+    at: the moment of the peak. moments: the peak of every pass.
+    """
 
     stage: int
     rank: int
@@ -21,9 +23,11 @@ class StageMemory(BaseModel):
 
 
 class RankMemory(BaseModel):
-    """A rank's devices: total_bytes of all its stages together, margin_bytes are left. at_most: its
-    stages are fullest at different moments, and it takes less than they add up to. host_bytes: of a
-    device's share of its host."""
+    """Memory of a device of a rank: total_bytes of all its stages, and the free margin_bytes.
+
+    at_most: total_bytes is an upper bound, because stages peak at different moments. host_bytes:
+    used from a device's share of its host.
+    """
 
     rank: int
     stages: tuple[int, ...]
@@ -36,7 +40,7 @@ class RankMemory(BaseModel):
 
 
 class PlanMemory(BaseModel):
-    """Where a plan's memory goes. over_time: where points were asked for."""
+    """Memory of a plan by stage and rank. over_time: present if points were requested."""
 
     plan: str
     stages: tuple[StageMemory, ...]
@@ -45,7 +49,7 @@ class PlanMemory(BaseModel):
 
 
 def memory_of(plan: Plan) -> PlanMemory:
-    """What a plan document says of memory."""
+    """The memory view of a plan document."""
     alone = plan.schedule is None
     stages = []
     for number, stage in enumerate(plan.stages):
@@ -74,11 +78,11 @@ def _rank(plan: Plan, rank: int) -> RankMemory:
         stages: tuple[int, ...] = (0,)
         uses = [whole]
     else:
-        stages = tuple(n for n, own in enumerate(plan.stages) if own.pipeline_rank == rank)
+        stages = tuple(n for n, stage in enumerate(plan.stages) if stage.pipeline_rank == rank)
         uses = [plan.stages[n].memory_bytes or MemoryUse() for n in stages]
-    # the reserve is the device's, not each stage's
+    # the reserve is per device, not per stage
     added = sum(use.total - use.reserved for use in uses) + uses[0].reserved
-    total = min(added, whole.total)  # that is of the fullest rank
+    total = min(added, whole.total)  # whole: of the fullest rank
     capacity = uses[0].capacity or whole.capacity
     return RankMemory(
         rank=rank,

@@ -1,8 +1,8 @@
-"""Plans as they were read last, with their graphs: what dashboards ask of one plan over and over.
+"""LRU cache of parsed plans with their graphs, for the dashboard.
 
-Reading a large plan takes a second, asking something of it milliseconds. Documents never change, so
-what is remembered never is old; who may see a plan is asked of the store every time. Remembered
-for each tenant: how soon an answer comes tells nobody that others have the same plan.
+Parsing a large plan takes a second, a query on it milliseconds. Documents are immutable, so entries
+never become stale; the store checks access every time. The cache is per tenant, so that response
+times do not reveal plans of other tenants.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from meshwright_service.common.tenant import Tenant
 from meshwright_service.store import documents
 from meshwright_service.store.database import Database
 
-KEPT_BYTES = 64 << 20  # of JSON; chosen: in memory they take five times that; the last always stays
+KEPT_BYTES = 64 << 20  # of JSON; chosen: takes five times that in memory
 
 
 @dataclass(frozen=True)
@@ -33,41 +33,43 @@ class InspectedPlan:
 
     @cached_property
     def shares(self) -> tuple[OpShare, ...]:
-        """What the plan says of every op."""
+        """The share of every op in the plan."""
         return _shares(self.plan, self.graph)
 
 
-@uncollected  # nothing of what is made here is garbage, and there is much of it
+@uncollected  # creates many objects and no garbage
 def _shares(plan: Plan, graph: Graph) -> tuple[OpShare, ...]:
     return tuple(shares_of(plan, graph))
 
 
-class Inspected:
-    """The plans that were asked for last. Safe to share between threads."""
+class PlanCache:
+    """The most recently used plans. Safe to share between threads."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._reading = threading.Lock()  # a page asks several things at once: it is read once
+        self._reading = threading.Lock()  # concurrent requests of a page parse a plan once
         self._kept: Latest[tuple[Tenant, str], InspectedPlan] = Latest(
             KEPT_BYTES, attrgetter("content_bytes")
         )
 
     def of(self, tenant: Tenant, id_: str) -> InspectedPlan:
-        """A plan that the tenant has; NotFound where it has none of this id."""
+        """A plan of the tenant; raises NotFound."""
         with self._database.reading() as connection:
             documents.check(connection, tenant, Plan.prefix, id_)
-        found = self._kept.get((tenant, id_))
-        if found is not None:
-            return found
+        entry = self._kept.get((tenant, id_))
+        if entry is not None:
+            return entry
         with self._reading:
             return self._kept.get((tenant, id_)) or self._read(tenant, id_)
 
     def _read(self, tenant: Tenant, id_: str) -> InspectedPlan:
         with self._database.reading() as connection:
-            own = documents.read(connection, tenant, Plan.prefix, id_)
-            plan = Plan.from_json(own)
-            of = documents.read(connection, tenant, Graph.prefix, plan.graph)
-        made = InspectedPlan(plan, Graph.from_json(of), len(own) + len(of))
+            plan_json = documents.read(connection, tenant, Plan.prefix, id_)
+            plan = Plan.from_json(plan_json)
+            graph_json = documents.read(connection, tenant, Graph.prefix, plan.graph)
+        inspected = InspectedPlan(
+            plan, Graph.from_json(graph_json), len(plan_json) + len(graph_json)
+        )
         settle()
-        self._kept.keep((tenant, id_), made)
-        return made
+        self._kept.keep((tenant, id_), inspected)
+        return inspected

@@ -1,4 +1,4 @@
-"""What is worked out of a plan's step: numbers, a trace, curves of memory."""
+"""The simulation view of a plan's step: its numbers, a trace and memory curves."""
 
 from __future__ import annotations
 
@@ -15,14 +15,16 @@ from meshwright_solver.simulation.step import SimulatedStep, step_of
 from meshwright_solver.simulation.summary import simulation_of
 from meshwright_solver.simulation.trace import trace_of
 
-NUMBERS, TRACE, CURVES = 0, 1, 2  # parts by number; from CURVES on one for each rank
-MOST_POINTS = 4000  # of a curve; chosen: more than a screen has columns
+NUMBERS, TRACE, CURVES = 0, 1, 2  # numbers of parts; from CURVES on, one part for each rank
+MOST_POINTS = 4000  # of a curve; chosen: more than the columns of a screen
 
 
 class RankCurve(BaseModel):
-    """Bytes on a rank's fullest device over one simulated step, from each time on: static all the
-    time, saved for backward passes, working what else comes and goes. Of several moments between
-    two points the fullest is shown."""
+    """Bytes on the fullest device of a rank over one simulated step, from each time in `ns` on.
+
+    static_bytes: allocated all the time. saved_bytes: saved for backward passes. working_bytes:
+    transient memory. A point shows the peak of its interval.
+    """
 
     rank: int
     static_bytes: int
@@ -31,9 +33,9 @@ class RankCurve(BaseModel):
     working_bytes: tuple[int, ...]
 
     def shown(self, points: int) -> RankCurve:
-        """The same in so many points at most."""
+        """The curve with at most `points` points."""
         saved, working = np.array(self.saved_bytes), np.array(self.working_bytes)
-        chosen = _fullest(saved + working, points).tolist()
+        chosen = _peaks(saved + working, points).tolist()
         return RankCurve(
             rank=self.rank,
             static_bytes=self.static_bytes,
@@ -44,12 +46,16 @@ class RankCurve(BaseModel):
 
 
 def simulated(documents: Sent) -> dict[int, bytes]:
-    """The parts: JSON, packed. Raises PlanError where the documents do not fit."""
+    """The parts as compressed JSON; raises PlanError for documents that do not match."""
     step = step_of(*documents_in(documents))
     ranks = range(step.program.schedule.ranks)
     curves = {CURVES + rank: _curve(step, rank).model_dump_json() for rank in ranks}
-    made = {NUMBERS: simulation_of(step).to_json(), TRACE: canonical_json(trace_of(step)), **curves}
-    return {number: pack(text.encode()) for number, text in made.items()}
+    texts = {
+        NUMBERS: simulation_of(step).to_json(),
+        TRACE: canonical_json(trace_of(step)),
+        **curves,
+    }
+    return {number: pack(text.encode()) for number, text in texts.items()}
 
 
 SIMULATED = PlanView("simulated 1", simulated)
@@ -57,7 +63,7 @@ SIMULATED = PlanView("simulated 1", simulated)
 
 def _curve(step: SimulatedStep, rank: int) -> RankCurve:
     curve = step.curve(rank)
-    shown = _fullest(curve.total, MOST_POINTS)
+    shown = _peaks(curve.total, MOST_POINTS)
     return RankCurve(
         rank=rank,
         static_bytes=step.static_bytes(rank),
@@ -67,8 +73,8 @@ def _curve(step: SimulatedStep, rank: int) -> RankCurve:
     )
 
 
-def _fullest(total: np.ndarray[Any, Any], points: int) -> np.ndarray[Any, Any]:
-    """Places of the fullest of so many stretches of about equal length, in order."""
+def _peaks(total: np.ndarray[Any, Any], points: int) -> np.ndarray[Any, Any]:
+    """The index of the peak in each of `points` intervals of about equal length."""
     if len(total) <= points:
         return np.arange(len(total))
     edges = np.linspace(0, len(total), points + 1).astype(np.int64)

@@ -1,4 +1,4 @@
-"""A view of a plan: what is worked out from it and the documents that it names."""
+"""Views of a plan: results computed from a plan and the documents that it names."""
 
 from __future__ import annotations
 
@@ -8,21 +8,23 @@ from dataclasses import dataclass
 from meshwright.schema import Calibration, Graph, Plan, Setup, Topology
 from meshwright_service.store.encoded_documents import Parts
 
-Sent = Mapping[str, bytes]  # of documents.of_plan
+Sent = Mapping[str, bytes]  # JSON of documents by name, from `documents.of_plan`
 
 
 @dataclass(frozen=True, slots=True)
 class PlanView:
-    """made: of plan, graph, topology, setup and calibration as they are stored, by these names, the
-    packed parts; a function of a module. name: with its version: another one for every change of
-    what comes of the same documents."""
+    """A kind of view.
+
+    name: with a version, which every change of the result increments. compute: a module-level
+    function from the JSON of plan, graph, topology, setup and calibration to the compressed parts.
+    """
 
     name: str
-    made: Callable[[Sent], Parts]
+    compute: Callable[[Sent], Parts]
 
 
 def documents_in(sent: Sent) -> tuple[Plan, Graph, Topology, Setup, Calibration]:
-    """All that was sent, read."""
+    """The parsed documents."""
     return (
         Plan.from_json(sent["plan"]),
         Graph.from_json(sent["graph"]),

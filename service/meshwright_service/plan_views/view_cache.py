@@ -1,6 +1,6 @@
-"""Views of stored plans: kept with them, and where they are not, made in a process of their own.
+"""Views of stored plans, read from the store or computed in a separate process.
 
-Kept for each tenant: how soon an answer comes tells nobody that others have the same plan.
+Views are stored per tenant, so that response times do not reveal plans of other tenants.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Wanted = tuple[Tenant, str, PlanView]
 
 
 class PlanViews:
-    """Of the plans of one database. Safe to share between threads."""
+    """The views of the plans of one database. Safe to share between threads."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
@@ -36,53 +36,55 @@ class PlanViews:
         self._under_way: dict[Wanted, Future[Parts]] = {}
 
     def check(self, tenant: Tenant, plan: str) -> None:
-        """NotFound where the tenant has no such plan."""
+        """Raise NotFound if the tenant has no such plan."""
         with self._database.reading() as connection:
             documents.check(connection, tenant, Plan.prefix, plan)
 
     def part(self, tenant: Tenant, plan: str, view: PlanView, number: int = 0) -> bytes:
-        """One of `parts`."""
+        """One part of a view; see `parts`."""
         return self.parts(tenant, plan, view, [number])[number]
 
     def parts(
         self, tenant: Tenant, plan: str, view: PlanView, numbers: Collection[int]
     ) -> dict[int, bytes]:
-        """Parts of a view, by number. Raises what ShortProcesses.work does, and NotFound where the
-        tenant has no such plan."""
+        """Parts of a view, by number.
+
+        Raises NotFound for an unknown plan, and the errors of `ShortProcesses.work`.
+        """
         with self._database.reading() as connection:
-            kept = derived_documents.read(connection, tenant, plan, view.name, numbers)
-        if len(kept) == len(numbers):  # what is kept for a tenant goes with the plan
-            return kept
-        made = self._made_once((tenant, plan, view))
-        return {number: unpack(made[number]) for number in numbers}
+            stored = derived_documents.read(connection, tenant, plan, view.name, numbers)
+        if len(stored) == len(numbers):  # no check of the plan: its deletion deletes them
+            return stored
+        computed = self._compute_once((tenant, plan, view))
+        return {number: unpack(computed[number]) for number in numbers}
 
     def stop(self) -> None:
-        """End what is under way."""
+        """Kill the running processes."""
         self._processes.stop()
 
-    def _made_once(self, wanted: Wanted) -> Parts:
-        """Packed. Who asks for what is being made waits for it."""
+    def _compute_once(self, wanted: Wanted) -> Parts:
+        """The compressed parts of a view; concurrent calls for the same view share one process."""
         with self._lock:
             under_way = self._under_way.get(wanted)
-            own: Future[Parts] = under_way or Future()
-            self._under_way[wanted] = own
+            future: Future[Parts] = under_way or Future()
+            self._under_way[wanted] = future
         if under_way is not None:
             return under_way.result()
         try:
-            made = self._made(*wanted)
+            parts = self._compute(*wanted)
         except BaseException as error:
-            own.set_exception(error)
+            future.set_exception(error)
             raise
         else:
-            own.set_result(made)
+            future.set_result(parts)
         finally:
             with self._lock:
                 del self._under_way[wanted]
-        return made
+        return parts
 
-    def _made(self, tenant: Tenant, plan: str, view: PlanView) -> Parts:
+    def _compute(self, tenant: Tenant, plan: str, view: PlanView) -> Parts:
         with self._database.reading() as connection:
             sent = documents.of_plan(connection, tenant, plan)
-        made = self._processes.work(view.made, sent)
-        derived_documents.keep(self._database, tenant, plan, view.name, made)
-        return made
+        parts = self._processes.work(view.compute, sent)
+        derived_documents.keep(self._database, tenant, plan, view.name, parts)
+        return parts

@@ -1,4 +1,4 @@
-"""What the pages of a plan show at first: made by who finds the plan, and kept beside it."""
+"""The views that the pages of a plan show first: computed by the search, stored with the plan."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from meshwright_service.store.encoded_documents import Parts
 def _overview(
     plan: Plan, graph: Graph, topology: Topology, setup: Setup, calibration: Calibration
 ) -> Parts:
-    made = overview_of(plan, graph, topology, setup, calibration)
-    return {0: pack(made.model_dump_json(exclude_none=True).encode())}
+    overview = overview_of(plan, graph, topology, setup, calibration)
+    return {0: pack(overview.model_dump_json(exclude_none=True).encode())}
 
 
 def _memory(plan: Plan) -> Parts:
@@ -31,31 +31,31 @@ def _drawing(plan: Plan, graph: Graph) -> Parts:
     return {number: pack(part) for number, part in parts.items()}
 
 
-@uncollected  # nothing of what is made here is garbage, and there is much of it
-def _made_overview(sent: Sent) -> Parts:
+@uncollected  # creates many objects and no garbage
+def _compute_overview(sent: Sent) -> Parts:
     return _overview(*documents_in(sent))
 
 
 @uncollected
-def _made_memory(sent: Sent) -> Parts:
+def _compute_memory(sent: Sent) -> Parts:
     return _memory(Plan.from_json(sent["plan"]))
 
 
 @uncollected
-def _made_drawing(sent: Sent) -> Parts:
+def _compute_drawing(sent: Sent) -> Parts:
     return _drawing(Plan.from_json(sent["plan"]), Graph.from_json(sent["graph"]))
 
 
-OVERVIEW = PlanView("overview 3", _made_overview)
-MEMORY = PlanView("memory 1", _made_memory)
-DRAWING = PlanView("drawing 1", _made_drawing)
+OVERVIEW = PlanView("overview 3", _compute_overview)
+MEMORY = PlanView("memory 1", _compute_memory)
+DRAWING = PlanView("drawing 1", _compute_drawing)
 
 
 @uncollected
 def views_of(
     plan: Plan, graph: Graph, topology: Topology, setup: Setup, calibration: Calibration
 ) -> Mapping[str, Parts]:
-    """All of them, by name."""
+    """The compressed parts of all views, by name."""
     return {
         OVERVIEW.name: _overview(plan, graph, topology, setup, calibration),
         MEMORY.name: _memory(plan),

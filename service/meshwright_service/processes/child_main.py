@@ -1,4 +1,4 @@
-"""What the child processes of a worker have in common: a line to the parent, ending with it."""
+"""The main function of a worker's child processes, and their connection to the parent."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from typing import Any
 
 from meshwright.common.process_pool import begin
 
-NAMED = "mw:"  # how process lists call them, with the module's name: mw:search
+NAMED = "mw:"  # prefix of the module name in process lists: mw:search
 
 
 class ParentMessages:
-    """To the parent: values of JSON, from any thread."""
+    """Sends JSON values to the parent; safe to use from any thread."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -29,16 +29,17 @@ class ParentMessages:
             self._connection.send_bytes(written)
 
 
-def answer(work: str, arguments: tuple[Any, ...], parent: Connection, said: Connection) -> None:
-    """In a new process: has `module:function` answer what the parent sends.
+def answer(work: str, arguments: tuple[Any, ...], parent: Connection, output: Connection) -> None:
+    """Read the parent's input in a new process and call `module:function` with it.
 
-    The function is given bytes, Messages and the arguments. What libraries print goes to `said`.
+    The function takes the bytes, `ParentMessages` and the arguments. output: receives standard
+    output and standard error.
     """
     begin()
     os.setpgid(0, 0)
-    with suppress(OSError):  # a name is a help, and other systems than Linux have no such file
+    with suppress(OSError):  # only Linux has the file
         Path("/proc/self/comm").write_text(NAMED + work.partition(":")[0].rpartition(".")[2])
     for stream in (1, 2):
-        os.dup2(said.fileno(), stream)
-    said.close()
+        os.dup2(output.fileno(), stream)
+    output.close()
     resolve_name(work)(parent.recv_bytes(), ParentMessages(parent), *arguments)

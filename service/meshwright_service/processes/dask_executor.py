@@ -1,8 +1,10 @@
-"""Independent searches done by the workers of a Dask scheduler.
+"""Dask executor: runs independent searches on the workers of a Dask scheduler.
 
-What is lost there is done here: a worker that its task kills again and again, a scheduler that
-goes, workers of which none is left, or whose planner is another build. So Dask costs no job, and
-the answers are those of this process.
+A search that fails there runs in this process instead, so that Dask costs no job:
+
+- the task kills its worker repeatedly;
+- the scheduler or all workers are gone;
+- the worker runs another planner build, whose answers may differ.
 """
 
 from __future__ import annotations
@@ -27,14 +29,14 @@ from meshwright_solver.planning.build import planner_build
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-CONNECT_S = 10.0  # chosen: what a search for pipelines can lose without anybody minding
-ALONE_S = 5.0  # without any worker, then all is done here; chosen: a restarted one is back by then
-LOOK_S = 1.0  # between looks at how many there are; chosen
-CLOSE_S = 3.0  # for a farewell; the scheduler notices without it; chosen
+CONNECT_S = 10.0  # chosen: short beside a search for pipelines
+ALONE_S = 5.0  # time without workers before all runs here; chosen: a worker restarts within it
+LOOK_S = 1.0  # interval of counting the workers; chosen
+CLOSE_S = 3.0  # timeout of closing the client; chosen: the scheduler notices the end anyway
 
 
 class OtherBuild(Exception):
-    """A worker whose answers may be others than those of this process."""
+    """A worker runs another planner build, so its answers may differ."""
 
 
 LOST = (KilledWorker, CommClosedError, OtherBuild)
@@ -42,18 +44,18 @@ LOST = (KilledWorker, CommClosedError, OtherBuild)
 
 @contextmanager
 def dask_workers(scheduler: Scheduler, count: int, modules: list[str]) -> Iterator[Executor]:
-    """An executor on Dask's workers, with so many processes here for what is lost there.
+    """An executor on Dask's workers, with `count` local processes for failed tasks.
 
-    modules: as of `meshwright.common.process_pool`.
+    modules: as in `meshwright.common.process_pool`.
     """
     with ExitStack() as stack:
 
         def here() -> Executor:
-            found = stack.enter_context(processes(max(2, count), modules))
-            assert found is not None
-            return found
+            executor_here = stack.enter_context(processes(max(2, count), modules))
+            assert executor_here is not None
+            return executor_here
 
-        client = _connected(scheduler)
+        client = _connect(scheduler)
         if client is None:
             yield here()
             return
@@ -65,7 +67,7 @@ def dask_workers(scheduler: Scheduler, count: int, modules: list[str]) -> Iterat
             executor.shutdown(cancel_futures=True)
 
 
-def _connected(scheduler: Scheduler) -> Client | None:
+def _connect(scheduler: Scheduler) -> Client | None:
     security = None
     if scheduler.authority:
         security = Security(
@@ -76,13 +78,13 @@ def _connected(scheduler: Scheduler) -> Client | None:
         )
     try:
         return Client(scheduler.address, security=security, timeout=CONNECT_S, set_as_default=False)
-    except (OSError, ValueError) as failure:  # of files and networks, of TLS too
+    except (OSError, ValueError) as failure:  # unreadable files, network and TLS errors
         log.warning("Dask at %s: %s; searching here", scheduler.address, failure)
         return None
 
 
 class DaskExecutor(Executor):
-    """Submits to Dask, and what is lost there to another executor."""
+    """Submits to Dask, and submits failed tasks to another executor."""
 
     def __init__(self, client: Client, here: Callable[[], Executor]) -> None:
         self._there = client.get_executor(pure=False)
@@ -96,15 +98,15 @@ class DaskExecutor(Executor):
         threading.Thread(target=self._watch, daemon=True).start()
 
     def submit(self, work: Callable[..., T], /, *args: Any, **more: Any) -> Future[T]:
-        """Begin work; its future is one of concurrent.futures."""
+        """Submit work; returns a future of concurrent.futures."""
         promised: Future[T] = Future()
-        own = planner_build()
+        build = planner_build()
         try:
             if self._is_away or self._client.status != "running":
                 raise ClosedClientError("no worker, or no scheduler, is left")
-            there = self._there.submit(_worked, own, work, args, more)
+            there = self._there.submit(_run_on_worker, build, work, args, more)
         except ClosedClientError as failure:
-            self._again(promised, work, args, more, failure)
+            self._run_here(promised, work, args, more, failure)
             return promised
         with self._lock:
             self._open.add(there)
@@ -113,7 +115,7 @@ class DaskExecutor(Executor):
         return promised
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End all that is still under way there."""
+        """Stop watching the workers; cancel_futures: also cancel the open tasks."""
         del wait
         self._ended.set()
         if cancel_futures:
@@ -132,7 +134,7 @@ class DaskExecutor(Executor):
         failure = None if there.cancelled() else there.exception()
         if there.cancelled() or isinstance(failure, LOST):
             if not promised.done() and not self._ended.is_set():
-                self._again(promised, work, args, more, failure or "it is gone")
+                self._run_here(promised, work, args, more, failure or "it is gone")
             return
         if not promised.set_running_or_notify_cancel():
             return
@@ -141,7 +143,7 @@ class DaskExecutor(Executor):
         else:
             promised.set_result(there.result())
 
-    def _again(
+    def _run_here(
         self,
         promised: Future[T],
         work: Callable[..., T],
@@ -158,7 +160,7 @@ class DaskExecutor(Executor):
         here.add_done_callback(lambda _: _hand_over(here, promised))
 
     def _watch(self) -> None:
-        """Take back what no worker is left for."""
+        """Cancel the open tasks, which then run here, while there is no worker."""
         alone_s = 0.0
         while not self._ended.wait(LOOK_S):
             is_alone = not self._client.scheduler_info(n_workers=1)["workers"]
@@ -169,9 +171,9 @@ class DaskExecutor(Executor):
 
     def _cancel_all(self) -> None:
         with self._lock:
-            left = list(self._open)
-        for own in left:
-            own.cancel()
+            futures = list(self._open)
+        for future in futures:
+            future.cancel()
 
 
 def _hand_over(here: Future[T], promised: Future[T]) -> None:
@@ -184,19 +186,21 @@ def _hand_over(here: Future[T], promised: Future[T]) -> None:
         promised.set_result(here.result())
 
 
-def _worked(own: str, work: Callable[..., T], args: tuple[Any, ...], more: dict[str, Any]) -> T:
-    """On a worker: work until its end, or until nobody wants it any more."""
+def _run_on_worker(
+    build: str, work: Callable[..., T], args: tuple[Any, ...], more: dict[str, Any]
+) -> T:
+    """Run work on a Dask worker until it ends or is cancelled."""
     worker = get_worker()
     key = worker.get_current_task()
-    if planner_build() != own:
+    if planner_build() != build:
         raise OtherBuild(
             f"the Dask worker {worker.address} runs the planner build {planner_build()}, the "
-            f"search the build {own}. Install the same Meshwright on both"
+            f"search the build {build}. Install the same Meshwright on both"
         )
 
-    def is_unwanted() -> bool:
+    def is_cancelled() -> bool:
         task = worker.state.tasks.get(key)
         return task is None or task.state == "cancelled"
 
-    with stopped_by(is_unwanted):
+    with stopped_by(is_cancelled):
         return work(*args, **more)

@@ -1,7 +1,7 @@
-"""Processes of the service: copies of one that has no threads and has what they need loaded.
+"""Forkserver: child processes are forks of a process without threads and with the modules loaded.
 
-So a search begins in some 30 ms. Starting Python anew and loading the planner takes two seconds of
-a core, more than most searches.
+A search so starts in about 30 ms. Starting Python and loading the planner takes two seconds of a
+core, more than most searches.
 """
 
 from __future__ import annotations
@@ -24,26 +24,28 @@ MODULES = (
 )  # fmt: skip
 
 
-PATIENCE_S = 10.0  # chosen: a process that was killed is gone by then, and the next one listens
+PATIENCE_S = 10.0  # chosen: a killed forkserver is replaced within this time
 AGAIN_S = 0.05
 
 
 def pipe(*, duplex: bool) -> tuple[Connection, Connection]:
-    """Two ends, either of which can be given to a process."""
+    """A pair of connections that can be passed to a process."""
     ends: tuple[Connection, Connection] = context(MODULES).Pipe(duplex)
     return ends
 
 
-def begun(target: Callable[..., None], *given: Any, daemon: bool = False) -> BaseProcess:
-    """A process that calls a function of a module.
+def start_process(
+    target: Callable[..., None], *arguments: Any, daemon: bool = False
+) -> BaseProcess:
+    """Start a process that calls a function of a module.
 
-    The one that is copied begins with the first, and anew where somebody killed it. Raises OSError
-    or EOFError where that does not help.
+    The first call starts the forkserver; a killed forkserver is started again. Raises OSError or
+    EOFError after PATIENCE_S.
     """
     until = time.monotonic() + PATIENCE_S
-    ways: Any = context(MODULES)
+    context_: Any = context(MODULES)
     while True:
-        process: BaseProcess = ways.Process(target=target, args=given, daemon=daemon)
+        process: BaseProcess = context_.Process(target=target, args=arguments, daemon=daemon)
         try:
             process.start()
         except (OSError, EOFError):

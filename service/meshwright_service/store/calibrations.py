@@ -1,4 +1,4 @@
-"""Calibrations of the store: kept with the topology they were measured in, and listed by it."""
+"""Stored calibrations, and the topologies in which they were measured."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from meshwright_service.store.tables import CalibratedRow, DocumentRow, HoldingR
 def put(
     connection: Connection, tenant: Tenant, calibration: Calibration, *, now: ColumnElement[float]
 ) -> bool:
-    """Store a calibration; of samples that the tenant has, as measured in their topology."""
+    """Store a calibration; if the tenant has its samples, as measured in their topology."""
     created = documents.put(connection, tenant, calibration, now=now)
     fitted = calibration.fitted
     if fitted and documents.exists(connection, tenant, Samples.prefix, fitted.samples):
@@ -37,7 +37,7 @@ def put_samples(
     *,
     now: ColumnElement[float],
 ) -> bool:
-    """Store samples, their topology and the calibration fitted to them; False where they were."""
+    """Store samples, their topology and their calibration; False if the samples were stored."""
     created = documents.put(connection, tenant, samples, now=now)
     documents.put(connection, tenant, samples.topology, now=now)
     put_measured(connection, tenant, calibration, samples.topology.id, now=now)
@@ -54,43 +54,42 @@ def put_measured(
 ) -> None:
     """Store a calibration as measured in a topology."""
     documents.put(connection, tenant, calibration, now=now)
-    own = {"tenant": tenant, "topology": topology, "calibration": calibration.id}
-    insert_new(connection, CalibratedRow, **own)
+    row = {"tenant": tenant, "topology": topology, "calibration": calibration.id}
+    insert_new(connection, CalibratedRow, **row)
 
 
 def list_calibrations(
     connection: Connection, tenant: Tenant, page: PageRequest, topology: str | None = None
 ) -> Page[Entry]:
-    """Calibrations, the newest first; with a topology those that were measured in it."""
+    """Calibrations, newest first; with a topology only those that were measured in it."""
     measured = () if topology is None else (_measured_in(topology),)
     return documents.list_documents(connection, tenant, Calibration.prefix, page, *measured)
 
 
 def newest(connection: Connection, tenant: Tenant, topology: str) -> str | None:
-    """The calibration that a plan for a topology is made with where nobody names one: the newest
-    fitted to samples of it; None where the tenant has none.
+    """The default calibration of plans for a topology: the newest one fitted to its samples.
 
-    Not one that is anchored by reported steps: every report makes another, after which a stored
-    plan would be searched again; and steps anchor only what is not anchored yet.
+    None if the tenant has none. Anchored calibrations are excluded: each observation makes another
+    one, which would invalidate stored plans, and only an unanchored calibration can be anchored.
     """
-    found = connection.execute(_NEWEST, {"tenant": tenant, "topology": topology}).first()
-    return None if found is None else str(found.id)
+    calibration = connection.execute(_NEWEST, {"tenant": tenant, "topology": topology}).first()
+    return None if calibration is None else str(calibration.id)
 
 
 def topologies_of(
     connection: Connection, tenant: Tenant, calibrations: Collection[str]
 ) -> dict[str, tuple[str, ...]]:
-    """The topologies in which each of them was measured; none for those that nobody measured."""
-    own = select(CalibratedRow.calibration, CalibratedRow.topology).where(
+    """By calibration, the topologies in which it was measured; without the others."""
+    pairs = select(CalibratedRow.calibration, CalibratedRow.topology).where(
         CalibratedRow.tenant == tenant, CalibratedRow.calibration.in_(calibrations)
     )
-    found: defaultdict[str, list[str]] = defaultdict(list)
-    for row in connection.execute(own.order_by(CalibratedRow.topology)):
-        found[row.calibration].append(row.topology)
-    return {id_: tuple(topologies) for id_, topologies in found.items()}
+    topologies: defaultdict[str, list[str]] = defaultdict(list)
+    for row in connection.execute(pairs.order_by(CalibratedRow.topology)):
+        topologies[row.calibration].append(row.topology)
+    return {calibration: tuple(ids) for calibration, ids in topologies.items()}
 
 
-# made once: asked with every request for a plan
+# built once: every request for a plan runs it
 _NEWEST = (
     select(HoldingRow.id)
     .join(

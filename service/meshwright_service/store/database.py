@@ -1,7 +1,7 @@
-"""The database: one engine, its clock, and transactions that say whether they write.
+"""The database: one engine, its clock, and transactions for reading or writing.
 
-SQLite has one writer at a time, on one machine. On PostgreSQL writers run side by side: who must
-not meet another one, first takes what they would meet about (`alone`).
+SQLite serializes writers. On PostgreSQL writers run concurrently; `alone` takes an advisory lock
+where they must not.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CLOCKS = {
     "sqlite": "((julianday('now') - 2440587.5) * 86400.0)",
     "postgresql": "extract(epoch from clock_timestamp())",
 }
-# chosen: a server that does not answer is found out before a lease has run out
+# chosen: a dead server is detected before a lease expires
 POSTGRESQL = {
     "connect_timeout": 5,
     "tcp_user_timeout": 10_000,
@@ -52,30 +52,30 @@ POSTGRESQL = {
 }
 
 
-SERVICE = "meshwright"  # the application that PostgreSQL lists
-NEWS = "meshwright_news"  # of a connection: what to say once its transaction is
+SERVICE = "meshwright"  # application_name of connections to PostgreSQL
+NEWS = "meshwright_news"  # execution option: the list of messages to send after the commit
 
 
 def tell(connection: Connection, news: Any) -> None:
-    """Have those who listen to the database hear this, if and when the transaction commits."""
+    """Send a message to the listeners of the database when the transaction commits."""
     later = connection.get_execution_options().get(NEWS)
     if later is not None:
         later.append(news)
 
 
-AWAY = (OperationalError, InterfaceError)  # of a database that may be back in a moment
+AWAY = (OperationalError, InterfaceError)  # errors of a temporarily unavailable database
 
 
 class OldSchema(Exception):
-    """The database has another schema than this program, and others may use it."""
+    """The schema of the database is not that of this version, and other processes may use it."""
 
 
 class Database:
     """Transactions on one database. Safe to share between threads.
 
-    `now` is the clock of leases and creation times: the database's own, in seconds since 1970.
-    application: the name of its connections in pg_stat_activity.
-    kind_of: the file system of a folder. ValueError of a SQLite store that is not on a local one.
+    now: the clock of leases and creation times, by default the database's, in seconds since 1970.
+    application: the name of its connections in pg_stat_activity. kind_of: the file system type of
+    a folder. Raises ValueError for a SQLite store on a network file system.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class Database:
             self.engine = _postgresql(parsed, application)
         self._is_closed = False
         event.listen(self.engine, "checkin", self._checked_in)
-        self.write_failure: str | None = None  # of the last transaction that was to write
+        self.write_failure: str | None = None  # of the last writing transaction
         self._listeners: tuple[Callable[[Any], None], ...] = ()
         self.now: ColumnElement[float] = (
             literal_column(CLOCKS[self.dialect], Float()) if now is None else now
@@ -110,13 +110,13 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that changes nothing."""
+        """A read-only transaction."""
         with self.engine.connect() as connection, connection.begin():
             yield connection
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that writes; on SQLite it waits for its turn before it reads."""
+        """A writing transaction; on SQLite it takes the write lock before its first read."""
         news: list[Any] = []
         options: dict[str, Any] = {"writes": True, NEWS: news}
         try:
@@ -129,58 +129,58 @@ class Database:
             self.write_failure = str(failure.orig).partition("\n")[0]
             raise
         self.write_failure = None
-        for one in news:
+        for message in news:
             for listener in self._listeners:
-                listener(one)
+                listener(message)
 
     @property
     def file(self) -> Path | None:
-        """Of a SQLite store in a file; None of any other."""
+        """The file of a SQLite store; None for another store."""
         path = self.engine.url.database
         if self.dialect != "sqlite" or not path or path == ":memory:" or path.startswith("file:"):
             return None
         return Path(path)
 
     def free_bytes(self) -> int | None:
-        """On the disk of a SQLite store in a file; None of any other."""
+        """Free space on the disk of a SQLite store; None for another store."""
         return None if self.file is None else shutil.disk_usage(self.file.parent).free
 
     def listen(self, listener: Callable[[Any], None]) -> None:
-        """Call this with what committed transactions of this process have told."""
+        """Register a function that receives the messages of this process's transactions."""
         self._listeners += (listener,)
 
     def alone(self, connection: Connection, about: str) -> None:
-        """From here to the end of a writing transaction nobody else is alone about the same."""
+        """Take an advisory lock named `about` until the end of a writing transaction."""
         if self.dialect == "postgresql":
             key = func.hashtextextended(about, 0)
             connection.execute(select(func.pg_advisory_xact_lock(key)))
 
     def open(self) -> None:
-        """Make sure of the newest schema, and of the modes of files.
+        """Upgrade a SQLite store and tighten the modes of its files.
 
-        Raises OldSchema where that is for somebody to decide.
+        Raises OldSchema for a PostgreSQL store that needs an upgrade by the operator.
         """
         if self.dialect == "sqlite":
             self.upgrade()
-            if self.file is not None:  # last: it is a store by now, not a file of another program
+            if self.file is not None:  # last: the file is now known to be a store
                 file_modes.tighten(self.file)
         elif not self.is_current():
             raise OldSchema(
-                "it has another schema than this program; with no other version at work, run "
+                "it has the schema of another version. End all processes of other versions and run "
                 "meshwright-server db upgrade"
             )
 
     def upgrade(self) -> None:
-        """Bring the schema to the newest revision, in one transaction; the second comer waits."""
+        """Upgrade the schema in one transaction; concurrent upgrades wait."""
         with _migrations() as config, self.writing() as connection:
             self.alone(connection, "schema")
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
 
     def service_connections(self) -> int:
-        """How many connections processes of the service have to PostgreSQL; 0 of SQLite.
+        """The number of PostgreSQL connections of other service processes; 0 for SQLite.
 
-        Connections of this process, and those whose URL names another application, do not count.
+        Connections whose URL names another application do not count.
         """
         if self.dialect != "postgresql":
             return 0
@@ -192,7 +192,7 @@ class Database:
             return int(connection.execute(others, {"name": SERVICE}).scalar_one())
 
     def revision(self) -> str | None:
-        """The schema's revision; None of an empty database."""
+        """The revision of the schema; None for an empty database."""
         with self.engine.connect() as connection:
             return MigrationContext.configure(connection).get_current_revision()
 
@@ -201,17 +201,17 @@ class Database:
         return self.revision() == self.newest()
 
     def newest(self) -> str | None:
-        """The revision that this program needs."""
+        """The schema revision of this version."""
         with _migrations() as config:
             return ScriptDirectory.from_config(config).get_current_head()
 
     def close(self) -> None:
-        """Close all connections; those that a thread still has, once it gives them back."""
+        """Close all connections; a connection in use closes when it is returned."""
         self._is_closed = True
         self.engine.dispose()
 
     def _checked_in(self, _: DBAPIConnection, entry: ConnectionPoolEntry) -> None:
-        """A disposed engine forgets the connections that are in use, and leaves them open."""
+        """Close a returned connection: a disposed engine leaves connections in use open."""
         if self._is_closed:
             entry.invalidate()
 
@@ -219,7 +219,7 @@ class Database:
 def _check_local(folder: Path, kind: str) -> None:
     if is_network(kind):
         raise ValueError(
-            f"{folder} is on a network file system ({kind}), where SQLite loses data; take a "
+            f"{folder} is on a network file system ({kind}), where SQLite loses data. Use a "
             "folder on a local disk (--data-dir), or PostgreSQL (--database postgresql://…)"
         )
 
@@ -234,21 +234,21 @@ def _migrations() -> Iterator[Config]:
 
 
 def _postgresql(url: URL, application: str) -> Engine:
-    """An engine that notices connections which the server has closed meanwhile."""
+    """A PostgreSQL engine that detects closed connections."""
     try:
         import psycopg  # noqa: F401
     except ImportError:
         raise ValueError(
             "PostgreSQL needs a driver: pip install 'meshwright-server[postgresql]'"
         ) from None
-    given = {**POSTGRESQL, "application_name": application}
-    arguments = {name: value for name, value in given.items() if name not in url.query}
+    defaults = {**POSTGRESQL, "application_name": application}
+    arguments = {name: value for name, value in defaults.items() if name not in url.query}
     return create_engine(
         url.set(drivername="postgresql+psycopg"),
         connect_args=arguments,
         pool_pre_ping=True,
         pool_size=8,
-        max_overflow=32,  # chosen: as many as Starlette's threads, 40
+        max_overflow=32,  # chosen: 40 in all, as many as Starlette's threads
     )
 
 
@@ -261,16 +261,16 @@ def _prepare_sqlite(engine: Engine, file: Path | None) -> None:
     @event.listens_for(engine, "connect")
     def _connected(connection: DBAPIConnection, _: ConnectionPoolEntry) -> None:
         raw: Any = connection
-        raw.isolation_level = None  # BEGIN is ours: the driver would delay it to the first write
+        raw.isolation_level = None  # explicit BEGIN: the driver delays it to the first write
         for pragma in (
-            "busy_timeout=10000",  # first: the next one may have to wait already
+            "busy_timeout=10000",  # first: the next pragma may wait for a lock
             "journal_mode=WAL",
-            "synchronous=NORMAL",  # in WAL mode a power cut may lose the last commits, tears none
+            "synchronous=NORMAL",  # in WAL mode a power cut may lose commits, but corrupts nothing
             "foreign_keys=ON",
         ):
             raw.execute(f"PRAGMA {pragma}")
 
     @event.listens_for(engine, "begin")
-    def _begun(connection: Connection) -> None:
+    def _begin(connection: Connection) -> None:
         writes = connection.get_execution_options().get("writes", False)
         connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")

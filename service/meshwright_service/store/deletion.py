@@ -1,8 +1,7 @@
-"""Deleting what tenants have: at once out of their sight, the bytes once nobody refers to them.
+"""Deletion of a tenant's documents: first the holding, later the unreferenced bytes.
 
-A document is immutable and its id a digest, so nothing under an id ever changes: it is there, or
-not there any more, and who stores it again has it again. What an open job needs is never deleted:
-its documents, the plan that it starts from, the plan that it executes.
+A document is immutable and its id is a digest, so storing it again restores it. The documents of an
+open job, the plan that it starts from and the plan that it executes are never deleted.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ NEEDED = (
     "calibration",
     "from_plan",
     "cost_graph",
-)  # of what a job was asked
+)  # options of a job that name documents
 SHELVES = {
     "plan": "plan",
     "graph": "graph",
@@ -48,7 +47,7 @@ SHELVES = {
 
 
 def is_open(now: ColumnElement[float]) -> ColumnElement[bool]:
-    """Of jobs: something may still come of it. Never NULL: its negation selects all others."""
+    """SQL condition on a job: it may still change. Never NULL, so its negation is safe."""
     held = and_(
         JobRow.state == "cancelled", JobRow.lease_until.is_not(None), JobRow.lease_until > now
     )
@@ -58,23 +57,25 @@ def is_open(now: ColumnElement[float]) -> ColumnElement[bool]:
 def needed(
     connection: Connection, now: ColumnElement[float], tenant: Tenant | None = None
 ) -> set[tuple[str, str]]:
-    """What open jobs need, of this tenant or of all: tenants and ids."""
+    """The (tenant, id) pairs of the documents that open jobs need, of one tenant or of all."""
     jobs = select(JobRow.tenant, JobRow.asked, JobRow.graph, JobRow.topology, JobRow.plan)
     jobs = jobs.where(is_open(now))
     if tenant is not None:
         jobs = jobs.where(JobRow.tenant == tenant)
-    found: set[tuple[str, str]] = set()
+    pairs: set[tuple[str, str]] = set()
     for row in connection.execute(jobs):
         ids = [row.graph, row.topology, row.plan, *(row.asked.get(field) for field in NEEDED)]
-        found.update((row.tenant, id_) for id_ in ids if id_)
-    return found
+        pairs.update((row.tenant, id_) for id_ in ids if id_)
+    return pairs
 
 
 def delete_plan(
     connection: Connection, tenant: Tenant, plan: str, now: ColumnElement[float]
 ) -> None:
-    """Delete a tenant's plan, and with it its certificate, its labels, what was measured of it, and
-    the jobs that found it. NotFound; InUse where an open job needs it."""
+    """Delete a plan with its certificate, labels, observations and jobs.
+
+    Raises NotFound, and InUse if an open job needs it.
+    """
     deleting(connection)
     _check_there(connection, tenant, "plan", plan, now)
     delete_plans(connection, [(tenant, plan)])
@@ -83,9 +84,9 @@ def delete_plan(
 def delete_input(
     connection: Connection, tenant: Tenant, kind: str, id_: str, now: ColumnElement[float]
 ) -> None:
-    """Delete a tenant's graph or topology, and the ended jobs that found no plan for it.
+    """Delete a graph or a topology, and its ended jobs without a plan.
 
-    NotFound; InUse where an open job or a plan needs it.
+    Raises NotFound, and InUse if an open job or a plan needs it.
     """
     deleting(connection)
     what = SHELVES[kind]
@@ -96,8 +97,8 @@ def delete_input(
     ).scalar()
     if plan is not None:
         raise InUse(f"the plan {plan} is of this {what}; delete the plans first")
-    of = JobRow.graph if kind == "graph" else JobRow.topology
-    jobs = select(JobRow.id).where(JobRow.tenant == tenant, of == id_)
+    job_column = JobRow.graph if kind == "graph" else JobRow.topology
+    jobs = select(JobRow.id).where(JobRow.tenant == tenant, job_column == id_)
     delete_jobs(connection, connection.execute(jobs).scalars().all())
     let_go(connection, [(tenant, id_)])
 
@@ -105,10 +106,9 @@ def delete_input(
 def delete_calibration(
     connection: Connection, tenant: Tenant, id_: str, now: ColumnElement[float]
 ) -> None:
-    """Delete a tenant's calibration, the measurement that it came of, and the ended jobs that asked
-    for it and found no plan.
+    """Delete a calibration, its measurement, and the ended jobs without a plan that name it.
 
-    NotFound; InUse where an open job or a plan needs it.
+    Raises NotFound, and InUse if an open job or a plan needs it.
     """
     deleting(connection)
     _check_there(connection, tenant, "cal", id_, now)
@@ -117,8 +117,10 @@ def delete_calibration(
     ).scalar()
     if plan is not None:
         raise InUse(f"the plan {plan} is made with this calibration; delete the plans first")
-    asked = JobRow.asked["calibration"].as_string() == id_
-    jobs = select(JobRow.id).where(JobRow.tenant == tenant, or_(JobRow.calibration == id_, asked))
+    names_calibration = JobRow.asked["calibration"].as_string() == id_
+    jobs = select(JobRow.id).where(
+        JobRow.tenant == tenant, or_(JobRow.calibration == id_, names_calibration)
+    )
     delete_jobs(connection, connection.execute(jobs).scalars().all())
     let_go(connection, [(tenant, id_)])
 
@@ -126,7 +128,7 @@ def delete_calibration(
 def delete_samples(
     connection: Connection, tenant: Tenant, id_: str, now: ColumnElement[float]
 ) -> None:
-    """Delete a tenant's samples; InUse where one of its calibrations is fitted to them."""
+    """Delete samples; raises NotFound, and InUse if a calibration is fitted to them."""
     deleting(connection)
     _check_there(connection, tenant, "samples", id_, now)
     fitted = select(HoldingRow.id).join(DocumentRow, DocumentRow.id == HoldingRow.id)
@@ -150,8 +152,10 @@ def delete_samples(
 def delete_cost_graph(
     connection: Connection, tenant: Tenant, id_: str, now: ColumnElement[float]
 ) -> None:
-    """Delete a tenant's cost graph, the jobs that solved it, and their solutions that no other job
-    has. NotFound; InUse where an open job needs it."""
+    """Delete a cost graph, its jobs, and their solutions that no other job has.
+
+    Raises NotFound, and InUse if an open job needs it.
+    """
     deleting(connection)
     _check_there(connection, tenant, "costgraph", id_, now)
     solved = and_(JobRow.tenant == tenant, JobRow.cost_graph == id_)
@@ -162,20 +166,20 @@ def delete_cost_graph(
         JobRow.tenant == tenant, JobRow.solution.in_(list(solutions))
     )
     unshared = solutions.difference(connection.execute(shared).scalars())
-    let_go(connection, [(tenant, held) for held in (id_, *unshared)])
+    let_go(connection, [(tenant, document) for document in (id_, *unshared)])
 
 
 def delete_solution(
     connection: Connection, tenant: Tenant, id_: str, now: ColumnElement[float]
 ) -> None:
-    """Delete a tenant's solution, and the jobs that found it; NotFound."""
+    """Delete a solution and its jobs; raises NotFound."""
     deleting(connection)
     _check_there(connection, tenant, "solution", id_, now)
     delete_solutions(connection, [(tenant, id_)])
 
 
 def delete_solutions(connection: Connection, solutions: Sequence[tuple[str, str]]) -> None:
-    """Delete these solutions of tenants, and the jobs that found them."""
+    """Delete solutions, as (tenant, id) pairs, and their jobs."""
     for tenant, solution in solutions:
         jobs = select(JobRow.id).where(JobRow.tenant == tenant, JobRow.solution == solution)
         delete_jobs(connection, connection.execute(jobs).scalars().all())
@@ -183,19 +187,19 @@ def delete_solutions(connection: Connection, solutions: Sequence[tuple[str, str]
 
 
 def delete_plans(connection: Connection, plans: Sequence[tuple[str, str]]) -> None:
-    """Delete these plans of tenants, and all that refers to them."""
+    """Delete plans, as (tenant, id) pairs, and all rows that refer to them."""
     for tenant, plan in plans:
         jobs = select(JobRow.id).where(JobRow.tenant == tenant, JobRow.plan == plan)
         delete_jobs(connection, connection.execute(jobs).scalars().all())
     for constraint in referring_to("plans"):
-        own = tuple_(*(column for column in constraint.columns))
-        connection.execute(delete(constraint.table).where(own.in_(plans)))
+        plan_columns = tuple_(*(column for column in constraint.columns))
+        connection.execute(delete(constraint.table).where(plan_columns.in_(plans)))
     connection.execute(delete(PlanRow).where(tuple_(PlanRow.tenant, PlanRow.id).in_(plans)))
     let_go(connection, plans)
 
 
 def delete_jobs(connection: Connection, jobs: Sequence[str]) -> None:
-    """Delete these jobs, and all that refers to them."""
+    """Delete jobs and all rows that refer to them."""
     if not jobs:
         return
     for constraint in referring_to("jobs"):
@@ -205,18 +209,18 @@ def delete_jobs(connection: Connection, jobs: Sequence[str]) -> None:
 
 
 def let_go(connection: Connection, held: Iterable[tuple[str, str]]) -> None:
-    """Take documents from tenants; their bytes stay for now."""
-    own = tuple_(HoldingRow.tenant, HoldingRow.id)
-    connection.execute(delete(HoldingRow).where(own.in_(list(held))))
+    """Delete holdings, as (tenant, id) pairs; `free_bytes` deletes the bytes later."""
+    holding_columns = tuple_(HoldingRow.tenant, HoldingRow.id)
+    connection.execute(delete(HoldingRow).where(holding_columns.in_(list(held))))
 
 
 def free_bytes(connection: Connection, limit: int) -> int:
-    """Delete documents to which nobody refers, so many at most; how many."""
+    """Delete at most `limit` unreferenced documents; return their number."""
     deleting(connection)
     used = [
         select(column) for constraint in referring_to("documents") for column in constraint.columns
     ]
-    # sets, and no question for every document: of those there are many, and of jobs too
+    # set operations instead of a subquery for each document: documents and jobs are many
     unused = select(DocumentRow.id).except_(*used).limit(limit)
     ids = connection.execute(unused).scalars().all()
     if ids:
@@ -225,7 +229,7 @@ def free_bytes(connection: Connection, limit: int) -> int:
 
 
 def referring_to(table: str) -> list[ForeignKeyConstraint]:
-    """The foreign keys of other tables that name rows of this one."""
+    """The foreign keys of other tables that refer to this table."""
     return [
         constraint
         for other in Base.metadata.sorted_tables
@@ -237,12 +241,12 @@ def referring_to(table: str) -> list[ForeignKeyConstraint]:
 def _check_there(
     connection: Connection, tenant: Tenant, kind: str, id_: str, now: ColumnElement[float]
 ) -> None:
-    """NotFound without such a document; InUse where an open job needs it."""
+    """Raise NotFound without such a document, and InUse if an open job needs it."""
     what = SHELVES[kind]
     if not documents.exists(connection, tenant, kind, id_):
         raise NotFound(f"no {what} has the id {id_[:100]!r}")
     jobs = select(JobRow.id, JobRow.asked, JobRow.graph, JobRow.topology, JobRow.plan)
     for row in connection.execute(jobs.where(JobRow.tenant == tenant, is_open(now))):
-        asked: dict[str, Any] = row.asked
-        if id_ in (row.graph, row.topology, row.plan, *(asked.get(field) for field in NEEDED)):
+        options: dict[str, Any] = row.asked
+        if id_ in (row.graph, row.topology, row.plan, *(options.get(field) for field in NEEDED)):
             raise InUse(f"the job {row.id} needs this {what}; wait for its end, or cancel it")

@@ -1,8 +1,7 @@
-"""What is worked out from a document, kept beside it: documents never change, so neither does this.
+"""Derived documents: results computed from an immutable document and stored beside it.
 
-A name says what it is and in which version: a service that works it out in another way gives it
-another name. It is no document: it can be made again at any time, and goes when the tenant for whom
-it was made lets go of the document.
+The name states the content and its version; another computation needs another name. A derived
+document can be computed again, and is deleted with the tenant's holding of the document.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ log = logging.getLogger(__name__)
 
 
 def put(connection: Connection, tenant: Tenant, document: str, name: str, parts: Parts) -> None:
-    """Keep packed parts of a document that a tenant has."""
-    own = {"tenant": tenant, "document": document, "name": name}
+    """Store compressed parts for a document of a tenant."""
+    row = {"tenant": tenant, "document": document, "name": name}
     for number, body in parts.items():
-        insert_new(connection, DerivedRow, **own, part=number, body=body)
+        insert_new(connection, DerivedRow, **row, part=number, body=body)
 
 
 def keep(database: Database, tenant: Tenant, document: str, name: str, parts: Parts) -> None:
-    """The same in a transaction of its own, if that is possible: an answer needs none of it."""
+    """Store parts in a separate transaction; a database error is only logged."""
     try:
         with database.writing() as connection:
             referring(connection)
@@ -46,7 +45,7 @@ def keep(database: Database, tenant: Tenant, document: str, name: str, parts: Pa
 def read(
     connection: Connection, tenant: Tenant, document: str, name: str, numbers: Iterable[int]
 ) -> dict[int, bytes]:
-    """Those of the parts that are there."""
+    """The stored parts with these numbers, decompressed, by number."""
     rows = connection.execute(
         select(DerivedRow.part, DerivedRow.body).where(
             DerivedRow.tenant == tenant,

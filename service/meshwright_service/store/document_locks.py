@@ -1,8 +1,8 @@
-"""Who refers to documents and who deletes them, kept apart.
+"""Document locks: separate transactions that refer to documents from those that delete them.
 
-Who refers to documents says so first, in common with others; who deletes does it alone: between
-asking whether anybody refers to something and deleting it nobody begins to. On SQLite there is one
-writer at a time anyway.
+A transaction that refers to documents takes a shared advisory lock, one that deletes them an
+exclusive lock. So no reference appears between the check for references and the deletion. SQLite
+needs no lock, because it serializes writers.
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ REFERRING = func.hashtextextended("what refers to documents", 0)
 
 
 def referring(connection: Connection) -> None:
-    """From here to the end of a writing transaction no document is deleted. Take no row before it:
-    who deletes takes rows behind it."""
+    """Take the shared lock until the end of a writing transaction.
+
+    Take it before any row lock: a deletion locks rows after its own lock.
+    """
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock_shared(REFERRING)))
 
 
 def deleting(connection: Connection) -> None:
-    """From here to the end of the transaction nobody begins to refer to a document."""
+    """Take the exclusive lock until the end of the transaction."""
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(REFERRING)))

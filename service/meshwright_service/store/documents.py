@@ -1,10 +1,9 @@
-"""The document store: immutable, content-addressed, compressed; what a tenant has of it.
+"""The document store: immutable, content-addressed, compressed documents of tenants.
 
-The bytes of a document are stored once, whoever has it; every question is about what one tenant
-has, and is answered as if nobody else were there.
+The bytes of a document are stored once for all tenants. Every query is about the holdings of one
+tenant and reveals nothing of others.
 
-Every function takes the connection of the caller's transaction, so that what belongs together is
-stored together or not at all.
+Every function takes the connection of the caller's transaction.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ D = TypeVar("D", bound=Document)
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What a list says of a document."""
+    """A document in a list."""
 
     id: str
     name: str
@@ -43,34 +42,34 @@ class Entry:
 
 
 def need(connection: Connection, tenant: Tenant, ids: Iterable[str | None]) -> None:
-    """Make sure that a tenant has these, to the end of a writing transaction; NotFound."""
+    """Check that a tenant has these documents until a writing transaction ends; raises NotFound."""
     referring(connection)
     wanted = {id_ for id_ in ids if id_}
     mine = select(HoldingRow.id).where(HoldingRow.tenant == tenant, HoldingRow.id.in_(wanted))
     missing = wanted.difference(connection.execute(mine).scalars())
     if missing:
-        raise NotFound(f"{min(missing)[:100]!r} was deleted a moment ago; upload it again")
+        raise NotFound(f"{min(missing)[:100]!r} was just deleted. Upload it again")
 
 
 def put(
     connection: Connection, tenant: Tenant, document: Document, *, now: ColumnElement[float]
 ) -> bool:
-    """Store a document; False where the tenant had it already."""
+    """Store a document; False if the tenant had it."""
     referring(connection)
     if exists(connection, tenant, document.prefix, document.id):
         return False
-    # also where another tenant has it: how long this takes shall not tell
+    # encode it even if another tenant has it: the duration must not reveal that
     return put_encoded(connection, tenant, stored(document), now=now)
 
 
 def put_encoded(
     connection: Connection, tenant: Tenant, document: StoredDocument, *, now: ColumnElement[float]
 ) -> bool:
-    """The same of a document that was encoded before the transaction."""
+    """Store a document that was encoded before the transaction; False if the tenant had it."""
     referring(connection)
     insert_new(connection, DocumentRow, created=now, **asdict(document))
-    own = {"tenant": tenant, "id": document.id, "kind": document.kind}
-    return insert_new(connection, HoldingRow, **own, created=now)
+    holding = {"tenant": tenant, "id": document.id, "kind": document.kind}
+    return insert_new(connection, HoldingRow, **holding, created=now)
 
 
 def put_plan(
@@ -81,16 +80,18 @@ def put_plan(
     now: ColumnElement[float],
     key: str | None = None,
 ) -> None:
-    """Store a plan that a key asked for, with what was worked out from it, and put it on the
-    tenant's shelf; and the planner's own calibration, where it names one, which a later planner may
-    not bring any more."""
+    """Store a plan, its row in the plan index and its derived documents.
+
+    A calibration that ships with the planner is stored too, because a later planner may lack it.
+    key: the key of the request.
+    """
     referring(connection)
     if exists(connection, tenant, Plan.prefix, plan.id):
         return
     if put_encoded(connection, tenant, plan.document, now=now):
-        own = shipped_calibration(plan.columns["calibration"])
-        if own is not None:
-            put(connection, tenant, own, now=now)
+        planner_calibration = shipped_calibration(plan.columns["calibration"])
+        if planner_calibration is not None:
+            put(connection, tenant, planner_calibration, now=now)
         row = {"tenant": tenant, "id": plan.id, "created": now, "key": key, **plan.columns}
         connection.execute(insert(PlanRow).values(**row))
         for name, parts in plan.derived.items():
@@ -98,29 +99,29 @@ def put_plan(
 
 
 def exists(connection: Connection, tenant: Tenant, kind: str, id_: str) -> bool:
-    """Whether a document of this kind has this id."""
-    found = connection.execute(_ID, {"tenant": tenant, "kind": kind, "id": id_})
-    return found.first() is not None
+    """Whether the tenant has a document of this kind with this id."""
+    rows = connection.execute(_ID, {"tenant": tenant, "kind": kind, "id": id_})
+    return rows.first() is not None
 
 
 def check(connection: Connection, tenant: Tenant, kind: str, id_: str) -> None:
-    """NotFound unless a document of this kind has this id."""
+    """Raise NotFound unless the tenant has a document of this kind with this id."""
     if not exists(connection, tenant, kind, id_):
         raise missing(kind, id_)
 
 
 def missing(kind: str, id_: str) -> NotFound:
-    """What is said of an id that no document of a kind has."""
+    """The error for an unknown id of a kind of document."""
     return NotFound(f"no {_NAMES.get(kind, kind)} has the id {id_[:100]!r}")
 
 
 def read(connection: Connection, tenant: Tenant, kind: str, id_: str) -> bytes:
-    """The canonical JSON of a document; NotFound where there is none."""
+    """The canonical JSON of a document; raises NotFound."""
     return unpack(read_packed(connection, tenant, kind, id_))
 
 
 def read_packed(connection: Connection, tenant: Tenant, kind: str, id_: str) -> bytes:
-    """The same as it is stored, which is zstd."""
+    """The canonical JSON of a document, compressed with zstd; raises NotFound."""
     row = connection.execute(_BODY, {"tenant": tenant, "kind": kind, "id": id_}).first()
     if row is None:
         raise missing(kind, id_)
@@ -129,14 +130,14 @@ def read_packed(connection: Connection, tenant: Tenant, kind: str, id_: str) -> 
 
 
 def parsed(connection: Connection, tenant: Tenant, kind: type[D], id_: str) -> D:
-    """A document; NotFound where there is none."""
+    """A document; raises NotFound."""
     return kind.from_json(read(connection, tenant, kind.prefix, id_))
 
 
 def of_plan(connection: Connection, tenant: Tenant, plan: str) -> dict[str, bytes]:
-    """A plan and the documents that it names, unread; NotFound where there is no such plan."""
-    own = select(PlanRow.graph, PlanRow.topology, PlanRow.summary, PlanRow.calibration)
-    row = connection.execute(own.where(PlanRow.tenant == tenant, PlanRow.id == plan)).first()
+    """The JSON of a plan and of the documents that it names; raises NotFound."""
+    references = select(PlanRow.graph, PlanRow.topology, PlanRow.summary, PlanRow.calibration)
+    row = connection.execute(references.where(PlanRow.tenant == tenant, PlanRow.id == plan)).first()
     if row is None:
         raise missing(Plan.prefix, plan)
     return {
@@ -149,12 +150,12 @@ def of_plan(connection: Connection, tenant: Tenant, plan: str) -> dict[str, byte
 
 
 def calibration(connection: Connection, tenant: Tenant, id_: str) -> Calibration:
-    """A plan's: stored with it, or, of an older plan, one that comes with the planner."""
+    """The calibration of a plan: one that ships with the planner, or a stored one."""
     return shipped_calibration(id_) or parsed(connection, tenant, Calibration, id_)
 
 
 def join(parts: Mapping[str, bytes], rest: Mapping[str, Any]) -> bytes:
-    """One JSON object of documents as they are stored, and further values."""
+    """One JSON object of documents, as their JSON, and further values."""
     fields = [f"{json.dumps(name)}:".encode() + part for name, part in parts.items()]
     fields += [
         f"{json.dumps(name)}:{canonical_json(value)}".encode() for name, value in rest.items()
@@ -163,9 +164,9 @@ def join(parts: Mapping[str, bytes], rest: Mapping[str, Any]) -> bytes:
 
 
 def entry(connection: Connection, tenant: Tenant, kind: str, id_: str) -> Entry:
-    """What a list says of one document; NotFound where there is none."""
-    found = _joined(select(*_ENTRY), tenant, kind).where(HoldingRow.id == id_)
-    row = connection.execute(found).first()
+    """The list entry of one document; raises NotFound."""
+    statement = _with_holdings(select(*_ENTRY), tenant, kind).where(HoldingRow.id == id_)
+    row = connection.execute(statement).first()
     if row is None:
         raise missing(kind, id_)
     return Entry(*row)
@@ -178,19 +179,19 @@ def list_documents(
     page: PageRequest,
     *conditions: ColumnElement[bool],
 ) -> Page[Entry]:
-    """Documents of a kind, the newest first; conditions: of their holdings."""
-    statement = _joined(select(*_ENTRY), tenant, kind).where(*conditions)
+    """Documents of a kind, newest first. conditions: on their holdings."""
+    statement = _with_holdings(select(*_ENTRY), tenant, kind).where(*conditions)
     rows, token = read_page(connection, statement, HoldingRow.created, HoldingRow.id, page)
     return Page(tuple(Entry(*row) for row in rows), token)
 
 
-def _held(tenant: Tenant, kind: str) -> ColumnElement[bool]:
+def _of_kind(tenant: Tenant, kind: str) -> ColumnElement[bool]:
     return and_(HoldingRow.tenant == tenant, HoldingRow.kind == kind)
 
 
-def _joined(columns: Select[Any], tenant: Tenant, kind: str) -> Select[Any]:
-    of = columns.select_from(HoldingRow).join(DocumentRow, DocumentRow.id == HoldingRow.id)
-    return of.where(_held(tenant, kind))
+def _with_holdings(columns: Select[Any], tenant: Tenant, kind: str) -> Select[Any]:
+    joined = columns.select_from(HoldingRow).join(DocumentRow, DocumentRow.id == HoldingRow.id)
+    return joined.where(_of_kind(tenant, kind))
 
 
 _ENTRY = (
@@ -200,7 +201,7 @@ _ENTRY = (
     DocumentRow.content_bytes,
     DocumentRow.summary,
 )
-# made once: the statements of every fetch of a plan
+# built once: every fetch of a plan runs them
 _THIS = (
     HoldingRow.tenant == bindparam("tenant"),
     HoldingRow.kind == bindparam("kind"),

@@ -1,7 +1,7 @@
-"""Documents as they are stored: made where the document is, which may be another process.
+"""Encoded documents: the stored form of a document, which another process can create.
 
-A plan of a large graph takes seconds to write, and as long to read again. Who found it writes it,
-and what its pages show; who stores it needs to read nothing of it.
+Encoding or parsing a plan of a large graph takes seconds. The search process encodes the plan and
+its views; the worker stores them without parsing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FIELDS = ("id", "kind", "name", "content_bytes", "summary")  # of a message, bes
 
 @dataclass(frozen=True, slots=True)
 class StoredDocument:
-    """content_bytes: of the canonical JSON. body: that, packed."""
+    """A document in stored form. content_bytes: length of its JSON. body: the JSON, compressed."""
 
     id: str
     kind: str
@@ -34,21 +34,24 @@ class StoredDocument:
     body: bytes
 
     def to_message(self) -> dict[str, Any]:
-        """As JSON; see `from_message`."""
+        """A JSON value; `from_message` reads it."""
         fields = {name: getattr(self, name) for name in FIELDS}
         return {**fields, "body": b64encode(self.body).decode()}
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> StoredDocument:
-        """What `to_message` gave."""
+        """Read a value of `to_message`."""
         fields = {name: message[name] for name in FIELDS}
         return cls(body=b64decode(message["body"]), **fields)
 
 
 @dataclass(frozen=True, slots=True)
 class StoredPlan:
-    """columns: what lists and filters of plans need. derived: by name, see
-    meshwright_service.store.derived_documents."""
+    """A plan in stored form.
+
+    columns: of its row in the plan index. derived: by name, see
+    meshwright_service.store.derived_documents.
+    """
 
     document: StoredDocument
     columns: dict[str, Any]
@@ -67,7 +70,7 @@ class StoredPlan:
         return float(self.columns["summary"]["step_ns"])
 
     def to_message(self) -> dict[str, Any]:
-        """As JSON; see `from_message`."""
+        """A JSON value; `from_message` reads it."""
         return {
             **self.document.to_message(),
             "columns": self.columns,
@@ -79,7 +82,7 @@ class StoredPlan:
 
     @classmethod
     def from_message(cls, message: Mapping[str, Any]) -> StoredPlan:
-        """What `to_message` gave."""
+        """Read a value of `to_message`."""
         derived = {
             name: {int(part): b64decode(body) for part, body in parts.items()}
             for name, parts in message["derived"].items()
@@ -88,14 +91,14 @@ class StoredPlan:
 
 
 def stored(document: Document) -> StoredDocument:
-    """A document as it is stored."""
+    """Encode a document."""
     text = written_canonically(document)
     body = text.encode()
-    named = document.problem if isinstance(document, CostGraphFile) else document
+    document_with_name = document.problem if isinstance(document, CostGraphFile) else document
     return StoredDocument(
         id=digest_of_text(document.prefix, text),
         kind=document.prefix,
-        name=getattr(named, "name", ""),
+        name=getattr(document_with_name, "name", ""),
         content_bytes=len(body),
         summary=summary_of(document),
         body=pack(body),
@@ -103,7 +106,7 @@ def stored(document: Document) -> StoredDocument:
 
 
 def stored_plan(plan: Plan, derived: Mapping[str, Parts] | None = None) -> StoredPlan:
-    """A plan as it is stored."""
+    """Encode a plan and the columns of its row in the plan index."""
     columns = {
         "graph": plan.graph,
         "topology": plan.topology,

@@ -1,6 +1,6 @@
-"""File modes of a SQLite store: its owner alone reads it.
+"""File modes of a SQLite store: only its owner can read it.
 
-The store holds the documents of all tenants and the hashes of keys. SQLite gives its log (`-wal`,
+The store holds the documents of all tenants and the digests of keys. SQLite gives its log (`-wal`,
 `-shm`) the mode of the database.
 """
 
@@ -19,30 +19,30 @@ log = logging.getLogger(__name__)
 
 
 def create_folder(folder: Path) -> None:
-    """Create the folder of a store for its owner alone; one that exists stays as it is."""
+    """Create the folder of a store for its owner only; an existing folder is unchanged."""
     folder.mkdir(mode=FOLDER, parents=True, exist_ok=True)
 
 
 def create_file(file: Path) -> None:
-    """Create an empty database for its owner alone; one that exists stays as it is."""
+    """Create an empty database file for its owner only; an existing file is unchanged."""
     if not file.exists():
         os.close(os.open(file, os.O_CREAT | os.O_WRONLY, FILE))
 
 
 def tighten(database: Path) -> None:
-    """Take the rights of other users from the files of a store, and from a folder of its own.
+    """Remove the permissions of other users from the files of a store and from its own folder.
 
-    What another user owns stays as it is, with a warning.
+    Files of another user are unchanged; a warning is logged.
     """
     names = [database.name, *(database.name + suffix for suffix in LOGS)]
-    if _is_of_a_store_alone(database.parent, names):
+    if _is_store_folder(database.parent, names):
         _tighten(database.parent)
     for name in names:
         _tighten(database.with_name(name))
 
 
-def _is_of_a_store_alone(folder: Path, names: list[str]) -> bool:
-    """Whether a folder holds nothing else: not a home directory, not a shared folder."""
+def _is_store_folder(folder: Path, names: list[str]) -> bool:
+    """Whether a folder holds only the store and is no home directory or shared folder."""
     home = os.path.expanduser("~")  # Path.home() raises for a user without one
     if folder.resolve() == Path(home).resolve() or folder.stat().st_mode & stat.S_ISVTX:
         return False
@@ -73,5 +73,5 @@ def _tighten(path: Path) -> None:
 
 @cache
 def _warn(path: Path, mode: int, why: str) -> None:
-    """Once in a process."""
+    """Log a warning, once in a process."""
     log.warning("%s has the mode %04o and stays so: %s; chmod go= it", path, mode, why)

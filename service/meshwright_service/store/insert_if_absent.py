@@ -1,4 +1,4 @@
-"""Rows of which there is one at most, whoever else inserts the same at the same time."""
+"""Insertion of a row unless its key exists, safe under concurrency."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from meshwright_service.store.tables import Base
 
 
 def insert_new(connection: Connection, table: type[Base], **values: Any) -> bool:
-    """Insert a row unless one with its key is there; False where it was.
+    """Insert a row unless its key exists; False if it does.
 
-    On PostgreSQL it waits for a transaction that inserts the same, and sees what comes of it.
+    On PostgreSQL it waits for a concurrent transaction that inserts the same key.
     """
-    make = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
-    statement = make(table).values(**values).on_conflict_do_nothing().returning(literal(1))
+    insert = postgresql.insert if connection.dialect.name == "postgresql" else sqlite.insert
+    statement = insert(table).values(**values).on_conflict_do_nothing().returning(literal(1))
     return connection.execute(statement).first() is not None

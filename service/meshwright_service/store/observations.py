@@ -1,4 +1,4 @@
-"""Observations of plans: kept beside what was predicted, and a calibration anchored by them."""
+"""Observations: measured steps of plans, with their ratio to the predicted step."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from meshwright_service.store.tables import ObservationRow
 
 
 class ObservationEntry(BaseModel):
-    """An observation in a list. ratio: measured over predicted step."""
+    """An observation in a list. ratio: measured over predicted step time."""
 
     id: str
     created_at: str
@@ -33,11 +33,11 @@ def put(
     *,
     now: ColumnElement[float],
 ) -> tuple[bool, float, Calibration]:
-    """Store an observation and the calibration that it anchors.
+    """Store an observation of a plan and the calibration that it anchors.
 
-    plan: the observation's. (whether it is new, measured over predicted, the calibration).
-    InvalidInput where the plan's calibration is anchored already. All the tenant's observations of
-    the stack count, of all plans that this calibration made for this topology.
+    Returns whether the observation is new, the ratio of measured to predicted step time, and the
+    anchored calibration. All observations of the tenant with the same stack, calibration and
+    topology count. Raises InvalidInput if the calibration of the plan is anchored.
     """
     documents.need(connection, tenant, [plan.id])
     ratio = observation.step_ns / plan.cost.step_ns
@@ -64,16 +64,16 @@ def put(
         )
         .order_by(ObservationRow.created, ObservationRow.id)
     ).scalars()
-    own = documents.calibration(connection, tenant, plan.calibration)
-    made = anchored(own, list(ratios), observation.stack)
-    calibrations.put_measured(connection, tenant, made, plan.topology, now=now)
-    return new, ratio, made
+    calibration = documents.calibration(connection, tenant, plan.calibration)
+    anchored_calibration = anchored(calibration, list(ratios), observation.stack)
+    calibrations.put_measured(connection, tenant, anchored_calibration, plan.topology, now=now)
+    return new, ratio, anchored_calibration
 
 
 def list_of_plan(
     connection: Connection, tenant: Tenant, plan: str, page: PageRequest
 ) -> Page[ObservationEntry]:
-    """The observations of a plan, the newest first; NotFound without the plan."""
+    """The observations of a plan, newest first; raises NotFound for an unknown plan."""
     documents.entry(connection, tenant, "plan", plan)
     statement = select(
         ObservationRow.id, ObservationRow.created, ObservationRow.ratio, ObservationRow.body

@@ -1,4 +1,4 @@
-"""Keyset pagination on (created, id), the newest first (AIP-158)."""
+"""Keyset pagination on (created, id), newest first (AIP-158)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_PAGE = 1000
 
 @dataclass(frozen=True, slots=True)
 class PageRequest:
-    """How much of a list is wanted, and after what."""
+    """The page size and the position after which the page starts."""
 
     size: int = 50
     after: tuple[float, str] | None = None
@@ -30,7 +30,7 @@ class PageRequest:
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """A part of a list; `next_token` is None on the last one."""
+    """A page of a list; `next_token` is None on the last page."""
 
     items: tuple[T, ...]
     next_token: str | None
@@ -40,7 +40,7 @@ async def page_request(
     page_size: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 50,
     page_token: Annotated[str | None, Query(max_length=400)] = None,
 ) -> PageRequest:
-    """The page that a request's parameters ask for."""
+    """The page request of the query parameters."""
     return PageRequest(page_size, _place(page_token) if page_token else None)
 
 
@@ -66,7 +66,7 @@ def read_page(
 
 
 def page_of(items: Sequence[T], page: PageRequest) -> Page[T]:
-    """A part of a list that never changes, in its own order."""
+    """A page of a constant list, in the order of the list."""
     start = 0 if page.after is None else max(0, int(page.after[0]))
     end = start + page.size
     token = _token(end, "") if end < len(items) else None
@@ -93,5 +93,5 @@ def _place(token: str) -> tuple[float, str]:
     except (binascii.Error, ValueError, TypeError, RecursionError, OverflowError):
         pass
     raise ParameterError(
-        f"page_token {token[:40]!r} was not made by this service; take next_page_token as it is"
+        f"page_token {token[:40]!r} is not valid. Use the next_page_token of an answer"
     )

@@ -1,4 +1,4 @@
-"""The shelf: a tenant's plans as lists show them, filtered; and what people call them."""
+"""The plan index: filtered lists of a tenant's plans, and the labels of plans."""
 
 from __future__ import annotations
 
@@ -28,14 +28,16 @@ from meshwright_service.store.pagination import Page, PageRequest, read_page
 from meshwright_service.store.tables import CertificateRow, DocumentRow, KeyRow, LabelRow, PlanRow
 from meshwright_service.store.time_range import ALWAYS, Period
 
-MOST_LABELS = 32  # of a plan; chosen: a person reads them
+MOST_LABELS = 32  # of a plan; chosen: readable on a page
 
 
 @dataclass(frozen=True, slots=True)
 class PlanFilter:
-    """Which plans are wanted; None for any. model, label: globs, upper or lower case alike; of
-    several labels one has to match. key: the id of the key that asked for it. period: in
-    which it was stored."""
+    """Filter of a plan list; a None field matches any plan.
+
+    model, label: case-insensitive globs; one of the labels has to match. key: the id of the key of
+    the request. period: of the storage.
+    """
 
     graph: str | None = None
     topology: str | None = None
@@ -49,7 +51,7 @@ class PlanFilter:
     period: Period = ALWAYS
 
     def conditions(self) -> Iterable[ColumnElement[bool]]:
-        """Of a plan and its certificate."""
+        """SQL conditions on a plan and its certificate."""
         yield from self.period.conditions(PlanRow.created)
         for column, wanted in (
             (PlanRow.graph, self.graph),
@@ -78,23 +80,22 @@ EVERY = PlanFilter()
 def list_plans(
     connection: Connection, tenant: Tenant, page: PageRequest, wanted: PlanFilter = EVERY
 ) -> Page[dict[str, Any]]:
-    """Summaries of plans with their labels, certificates' outcomes and who asked for them, the
-    newest first."""
+    """Summaries of plans with labels, outcomes of certificates and keys, newest first."""
     statement = _entries(tenant).where(*wanted.conditions())
     rows, token = read_page(connection, statement, PlanRow.created, PlanRow.id, page)
-    return Page(_shown(connection, tenant, rows), token)
+    return Page(_summaries(connection, tenant, rows), token)
 
 
 def entry(connection: Connection, tenant: Tenant, plan: str) -> dict[str, Any]:
-    """The same of one plan; NotFound where there is no such plan."""
+    """The summary of one plan, as in the list; raises NotFound."""
     _check(connection, tenant, plan)
     rows = connection.execute(_entries(tenant).where(PlanRow.id == plan)).all()
-    (found,) = _shown(connection, tenant, rows)
-    return found
+    (plan_entry,) = _summaries(connection, tenant, rows)
+    return plan_entry
 
 
 def labels_of(connection: Connection, tenant: Tenant, plan: str) -> tuple[str, ...]:
-    """A plan's labels, in order; NotFound where there is no such plan."""
+    """The labels of a plan, sorted; raises NotFound."""
     _check(connection, tenant, plan)
     return tuple(_labels(connection, tenant, [plan]).get(plan, ()))
 
@@ -107,28 +108,28 @@ def label(
     add: Collection[str],
     remove: Collection[str],
 ) -> tuple[str, ...]:
-    """Give a plan labels and take some away, as it then has them; what is added wins.
+    """Remove labels of a plan, then add labels; return the labels of the plan.
 
-    Raises NotFound where there is no such plan, RequestError where they are too many.
+    Raises NotFound for an unknown plan, RequestError for too many labels.
     """
     referring(connection)
     _check(connection, tenant, plan)
-    own = LabelRow.tenant == tenant, LabelRow.plan == plan
+    of_plan = LabelRow.tenant == tenant, LabelRow.plan == plan
     if remove:
-        connection.execute(delete(LabelRow).where(*own, LabelRow.label.in_(sorted(remove))))
-    for one in sorted(add):
-        insert_new(connection, LabelRow, tenant=tenant, plan=plan, label=one)
-    found = tuple(_labels(connection, tenant, [plan]).get(plan, ()))
-    if len(found) > MOST_LABELS:
+        connection.execute(delete(LabelRow).where(*of_plan, LabelRow.label.in_(sorted(remove))))
+    for name in sorted(add):
+        insert_new(connection, LabelRow, tenant=tenant, plan=plan, label=name)
+    labels = tuple(_labels(connection, tenant, [plan]).get(plan, ()))
+    if len(labels) > MOST_LABELS:
         raise RequestError(
-            f"a plan has at most {MOST_LABELS} labels, this one would have {len(found)}",
+            f"a plan has at most {MOST_LABELS} labels, this one would have {len(labels)}",
             pointer="/add",
         )
-    return found
+    return labels
 
 
 def matches(column: InstrumentedAttribute[str], glob: str) -> ColumnElement[bool]:
-    """Whether a text matches a glob of `*` and `?`, upper or lower case alike."""
+    """SQL condition: a text matches a case-insensitive glob of `*` and `?`."""
     for plain in ("\\", "%", "_"):
         glob = glob.replace(plain, "\\" + plain)
     pattern = glob.replace("*", "%").replace("?", "_")
@@ -136,7 +137,7 @@ def matches(column: InstrumentedAttribute[str], glob: str) -> ColumnElement[bool
 
 
 def _entries(tenant: Tenant) -> Select[Any]:
-    own = and_(CertificateRow.plan == PlanRow.id, CertificateRow.tenant == PlanRow.tenant)
+    certificate = and_(CertificateRow.plan == PlanRow.id, CertificateRow.tenant == PlanRow.tenant)
     return (
         select(
             PlanRow.id,
@@ -147,14 +148,14 @@ def _entries(tenant: Tenant) -> Select[Any]:
             DocumentRow.name.label("topology_name"),
             CertificateRow.outcome,
         )
-        .outerjoin(CertificateRow, own)
+        .outerjoin(CertificateRow, certificate)
         .outerjoin(KeyRow, KeyRow.id == PlanRow.key)
         .join(DocumentRow, DocumentRow.id == PlanRow.topology)
         .where(PlanRow.tenant == tenant)
     )
 
 
-def _shown(
+def _summaries(
     connection: Connection, tenant: Tenant, rows: Sequence[Row[Any]]
 ) -> tuple[dict[str, Any], ...]:
     labels = _labels(connection, tenant, [row.id for row in rows])
@@ -174,7 +175,7 @@ def _shown(
 
 
 def _labels(connection: Connection, tenant: Tenant, plans: list[str]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
+    labels: dict[str, list[str]] = {}
     if plans:
         rows = (
             select(LabelRow.plan, LabelRow.label)
@@ -182,8 +183,8 @@ def _labels(connection: Connection, tenant: Tenant, plans: list[str]) -> dict[st
             .order_by(LabelRow.label)
         )
         for row in connection.execute(rows):
-            found.setdefault(row.plan, []).append(row.label)
-    return found
+            labels.setdefault(row.plan, []).append(row.label)
+    return labels
 
 
 def _check(connection: Connection, tenant: Tenant, plan: str) -> None:

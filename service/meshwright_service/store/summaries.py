@@ -1,4 +1,4 @@
-"""Summaries of documents: what lists show without opening the document."""
+"""Summaries of documents for lists, which do not parse the documents."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ INDEX = re.compile(r"(?:^|\.)(\d+)(?=\.|$)")
 
 
 def summary_of(document: Document) -> dict[str, Any]:
-    """What a list shows of a document, by its kind."""
+    """The summary of a document, by its kind."""
     if isinstance(document, Graph):
         return graph_summary(document)
     if isinstance(document, Topology):
@@ -32,7 +32,7 @@ def summary_of(document: Document) -> dict[str, Any]:
 
 
 def calibration_summary(calibration: Calibration) -> dict[str, Any]:
-    """Where it is from, and how well it tells what was measured."""
+    """The source of a calibration, and the error of its fit."""
     fitted = calibration.fitted
     return {
         "source": calibration.source,
@@ -45,7 +45,7 @@ def calibration_summary(calibration: Calibration) -> dict[str, Any]:
 
 
 def samples_summary(samples: Samples) -> dict[str, Any]:
-    """What was measured, and on what."""
+    """The device of samples, and the counts of their measurements."""
     return {
         "device": samples.topology.device.name,
         "devices": samples.topology.device_count,
@@ -59,7 +59,7 @@ def samples_summary(samples: Samples) -> dict[str, Any]:
 
 
 def cost_graph_summary(file: CostGraphFile) -> dict[str, Any]:
-    """Counts, and the limit."""
+    """The counts and the usage limit of a cost graph."""
     nodes, edges = file.problem.nodes, file.problem.edges
     return {
         "nodes": len(nodes.costs),
@@ -84,7 +84,7 @@ def solution_summary(solution: CostGraphSolution) -> dict[str, Any]:
 
 
 def graph_summary(graph: Graph) -> dict[str, Any]:
-    """Counts, parameters and repeated blocks of a graph."""
+    """The counts, parameters and repeated blocks of a graph."""
     parameters = [tensor for tensor in graph.tensors if tensor.role == "parameter"]
     elements = [math.prod(tensor.dims(graph.symbols)) for tensor in parameters]
     return {
@@ -103,13 +103,13 @@ def graph_summary(graph: Graph) -> dict[str, Any]:
 
 
 def repeated_blocks(graph: Graph) -> list[dict[str, Any]]:
-    """Modules that stand in a numbered row, such as `model.layers.*`, outermost rows only."""
+    """Rows of numbered modules, such as `model.layers.*`; only the outermost rows."""
     ops: dict[str, Counter[str]] = {}
     for op in graph.ops:
-        found = INDEX.search(op.module)
-        if found:
-            row = op.module[: found.start(1)] + "*"
-            ops.setdefault(row, Counter())[found.group(1)] += 1
+        index = INDEX.search(op.module)
+        if index:
+            row = op.module[: index.start(1)] + "*"
+            ops.setdefault(row, Counter())[index.group(1)] += 1
     return [
         {"module": row, "repeats": len(count), "ops": sum(count.values())}
         for row, count in ops.items()
@@ -118,21 +118,21 @@ def repeated_blocks(graph: Graph) -> list[dict[str, Any]]:
 
 
 def topology_summary(topology: Topology) -> dict[str, Any]:
-    """The size of a cluster; of a mixed one the least memory, and every group."""
+    """The size of a cluster; of a heterogeneous one also its groups and the least memory."""
     groups = topology.groups
-    found = {
+    summary = {
         "device": " + ".join(dict.fromkeys(group.device.name for group in groups)),
         "devices": topology.device_count,
         "memory_bytes": min(group.device.memory_bytes for group in groups),
         "levels": {level.name: level.size for level in topology.levels},
     }
     if topology.beside:
-        found["groups"] = [topology_summary(group) for group in groups]
-    return found
+        summary["groups"] = [topology_summary(group) for group in groups]
+    return summary
 
 
 def plan_summary(plan: Plan) -> dict[str, Any]:
-    """The numbers by which people compare plans."""
+    """The numbers of a plan for comparison in lists."""
     memory = plan.cost.memory_bytes
     return {
         "name": plan.name,

@@ -1,7 +1,8 @@
-"""The tables. Documents are immutable; jobs change state, each change by one guarded UPDATE.
+"""The tables of the store.
 
-The bytes of a document are there once, for all tenants; which documents, plans and all else a
-tenant has, the rows with its name say. What a tenant may see is asked of those alone.
+Documents are immutable. Each state change of a job is one guarded UPDATE. The bytes of a document
+are stored once for all tenants; all other rows belong to one tenant, and queries read only the rows
+of their tenant.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 ID = String(80)
 TENANT = String(64)
-# names that a later migration can refer to, the same on every database
+# constraint names for migrations, equal on all databases
 NAMES = {
     "ix": "%(table_name)s_by_%(column_0_N_name)s",
     "uq": "%(table_name)s_unique_%(column_0_N_name)s",
@@ -42,10 +43,10 @@ class Base(DeclarativeBase):
 
 
 class KeyRow(Base):
-    """An API key, without the secret: SHA-256 of it. Kept when revoked: a store stays closed.
+    """An API key with the digest of its secret.
 
-    prefix: the first characters of the secret, by which it is found. used: about when, last.
-    served: when a worker last began a job of it.
+    A revoked key stays, so that a store with keys never opens again. prefix: of the secret, for
+    look-up. used: approximate time of the last use. served: start of its last job.
     """
 
     __tablename__ = "keys"
@@ -67,7 +68,7 @@ class KeyRow(Base):
 class DocumentRow(Base):
     """A content-addressed document: canonical JSON, compressed with zstd. All tenants share it.
 
-    created: when the first of them stored it, which no other is told.
+    created: time of the first storage, which is not shown to tenants.
     """
 
     __tablename__ = "documents"
@@ -82,8 +83,7 @@ class DocumentRow(Base):
 
 
 class DerivedRow(Base):
-    """What is worked out for a tenant from a document, in packed parts: see
-    meshwright_service.store.derived_documents."""
+    """A part of a derived document; see meshwright_service.store.derived_documents."""
 
     __tablename__ = "derived"
     __table_args__ = (
@@ -100,7 +100,7 @@ class DerivedRow(Base):
 
 
 class HoldingRow(Base):
-    """A document that a tenant has. created: since when."""
+    """A document of a tenant. created: time of its storage by the tenant."""
 
     __tablename__ = "holdings"
     __table_args__ = (
@@ -115,7 +115,7 @@ class HoldingRow(Base):
 
 
 class CalibratedRow(Base):
-    """A topology in which a tenant's calibration was measured; the topology itself may be gone."""
+    """A topology in which a calibration was measured; the topology itself may be deleted."""
 
     __tablename__ = "calibrated"
     __table_args__ = (
@@ -131,10 +131,10 @@ class CalibratedRow(Base):
 
 
 class PlanRow(Base):
-    """What lists and filters of a tenant's plans need of a plan document.
+    """The columns of a plan for lists and filters.
 
-    model: the name of its graph. solver: the search that was asked for. key: of who asked first;
-    keys are revoked, never gone.
+    model: the name of its graph. solver: the requested search. key: the key of the first request;
+    keys are revoked, but never deleted.
     """
 
     __tablename__ = "plans"
@@ -163,7 +163,7 @@ class PlanRow(Base):
 
 
 class LabelRow(Base):
-    """What people call a plan."""
+    """A label of a plan."""
 
     __tablename__ = "labels"
     __table_args__ = (
@@ -177,7 +177,7 @@ class LabelRow(Base):
 
 
 class CertificateRow(Base):
-    """What executing a plan showed."""
+    """The certificate of a plan, from its execution."""
 
     __tablename__ = "certificates"
     __table_args__ = (ForeignKeyConstraint(["tenant", "plan"], ["plans.tenant", "plans.id"]),)
@@ -191,7 +191,7 @@ class CertificateRow(Base):
 
 
 class ObservationRow(Base):
-    """What a training job measured of a plan. ratio: measured over predicted step."""
+    """A step time that a training job reported. ratio: measured over predicted step time."""
 
     __tablename__ = "observations"
     __table_args__ = (
@@ -212,7 +212,7 @@ class ObservationRow(Base):
 
 
 class AgentRow(Base):
-    """Who can be asked to measure. heard: when it last gave a sign. key: that registered it."""
+    """An agent. heard: time of its last heartbeat. key: the key that registered it."""
 
     __tablename__ = "agents"
     __table_args__ = (Index("agents_by_age", "tenant", "created", "id"),)
@@ -227,17 +227,20 @@ class AgentRow(Base):
 
 
 class JobRow(Base):
-    """A search or a measurement. `attempt` is the fence: who holds an older one may write nothing.
+    """A job: a search, a verification, a solve or a measurement.
 
-    key: of who asked for it; None without keys.
-    kind: see meshwright_service.jobs.kinds. A measurement is for `agent`, one of `backend`, or any.
+    attempt: the fencing token; the holder of an older attempt cannot write.
+    key: the key of the request; None without keys.
+    kind: see meshwright_service.jobs.kinds.
+    agent, backend: who may take a measurement; None for any.
     cost_graph, solution: of a job that solves a cost graph.
-    request: the digest of what was asked; `asked` names the documents.
+    request: the digest of the request. asked: its options, which name documents.
     losses, lapses: attempts that ended without an answer, see meshwright_service.jobs.losses.
-    yields: attempts that gave way to another tenant's job. paused_until: when the next attempt may
-    start. verify: the plan is to be executed too. Where a job has a plan and goes on, only that is
-    left. lease_until: of a cancelled job, as long as its worker may still store a plan.
-    seconds, ended_early: of the search that found the plan, as in an Answer.
+    yields: attempts that gave way to another tenant's job.
+    paused_until: earliest start of the next attempt.
+    verify: whether the plan is to be executed. An open job with a plan only verifies it.
+    lease_until: for a cancelled job, the time until which its worker may store a plan.
+    seconds, ended_early: of the search, as in `Answer`.
     """
 
     __tablename__ = "jobs"
@@ -295,7 +298,7 @@ class JobRow(Base):
 
 
 class JobEventRow(Base):
-    """What happened to a job, in order; for people and for event streams."""
+    """An event of a job; `seq` orders them."""
 
     __tablename__ = "job_events"
 
@@ -307,10 +310,10 @@ class JobEventRow(Base):
 
 
 class KeptRow(Base):
-    """The best plan so far of a job's search; see meshwright_service.jobs.incumbent_plans. at: when
-    it was kept.
+    """The incumbent plan of a job; see meshwright_service.jobs.incumbent_plans.
 
-    about, body: of the document that it would be, and the columns of its row among the plans.
+    at: time of its storage. about: fields of its document, and columns of its row in the plan
+    index. body: the compressed document.
     """
 
     __tablename__ = "kept"
@@ -326,7 +329,7 @@ class KeptRow(Base):
 
 
 class ChoreRow(Base):
-    """What the processes of a store do in turns. done: when one last began to."""
+    """A periodic task that one process of a store does at a time. done: its last start."""
 
     __tablename__ = "chores"
 
@@ -335,12 +338,12 @@ class ChoreRow(Base):
 
 
 class IdempotencyRow(Base):
-    """A key that came with a request, and the job of that request. digest: of the request."""
+    """An idempotency key and its job. digest: of the request."""
 
     __tablename__ = "idempotency"
     __table_args__ = (
         Index("idempotency_by_age", "tenant", "created"),
-        Index("idempotency_by_job", "job"),  # what goes with a job that is deleted
+        Index("idempotency_by_job", "job"),  # for deletions of jobs
     )
 
     tenant: Mapped[str] = mapped_column(TENANT, primary_key=True)

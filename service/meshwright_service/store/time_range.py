@@ -1,4 +1,4 @@
-"""A stretch of time to which lists are cut."""
+"""Time ranges that filter lists."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from sqlalchemy.orm import InstrumentedAttribute
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """From `since` to before `until`; None for no end on that side."""
+    """The half-open range from `since` to `until`; None for no bound."""
 
     since: datetime | None = None
     until: datetime | None = None
 
     def conditions(self, column: InstrumentedAttribute[float]) -> Iterable[ColumnElement[bool]]:
-        """Of a column of seconds since 1970."""
+        """SQL conditions on a column of seconds since 1970."""
         if self.since is not None:
             yield column >= self.since.timestamp()
         if self.until is not None:
@@ -33,11 +33,11 @@ ALWAYS = Period()
 DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 
 
-def _date_first(given: object) -> object:
-    """Refuse a bare number, which Pydantic would take for seconds, or milliseconds, since 1970."""
-    if isinstance(given, str) and not DATE.match(given):
+def _date_first(value: object) -> object:
+    """Reject a bare number, which Pydantic reads as seconds or milliseconds since 1970."""
+    if isinstance(value, str) and not DATE.match(value):
         raise ValueError("a moment begins with its date, as in 2026-11-23T00:00:00Z")
-    return given
+    return value
 
 
 Moment = Annotated[
@@ -48,7 +48,7 @@ Moment = Annotated[
 
 
 def read_period(since: Moment = None, until: Moment = None) -> Period:
-    """The period of a request for a list."""
+    """The period of the query parameters."""
     return Period(since, until)
 
 

@@ -1,6 +1,6 @@
-"""The process of one explanation.
+"""The child process that computes one explanation.
 
-It is sent a plan file and answers {"explanation": …}, {"problem": …} or {"fault": trace}.
+It reads a plan file and answers with {"explanation": …}, {"problem": …} or {"fault": traceback}.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from meshwright_solver.planning.explanation.explain import explain_documents
 def explain(
     sent: bytes, messages: ParentMessages, glob: str, seconds: float, memory_bytes: int
 ) -> None:
-    """Explain the ops of a plan that a glob means, in so many seconds and so much memory."""
+    """Explain the ops of a plan that match `glob`, within a time and a memory limit."""
     limit_memory(memory_bytes)
     try:
         file = PlanFile.from_json(sent)
         assert file.graph is not None
         assert file.topology is not None
-        made = explain_documents(
+        explanation = explain_documents(
             file.plan, file.graph, file.topology, file.setup or Setup(), file.calibration,
             glob=glob, seconds=seconds,
         )  # fmt: skip
-        messages.write({"explanation": made.to_dict()})
+        messages.write({"explanation": explanation.to_dict()})
     except MeshwrightError as error:
         messages.write({"problem": error.problem()})
     except Exception:

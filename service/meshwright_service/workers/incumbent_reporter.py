@@ -1,4 +1,4 @@
-"""Plans of a search that goes on, on their way to the worker: seldom enough to cost little."""
+"""Incumbent plans: a search sends its best plan so far to the worker at a limited rate."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from meshwright.schema import Answer
 from meshwright_service.processes.child_main import ParentMessages
 from meshwright_service.store.encoded_documents import stored_plan
 
-LEAST_S = 2.0  # between two; chosen: each is a transaction of the store
-SHARE = 1 / 30  # of the time, that making and writing them may take; chosen
+LEAST_S = 2.0  # minimum interval; chosen: each plan is one transaction of the store
+SHARE = 1 / 30  # maximum share of the search time that making and sending may take; chosen
 
 
-class Keeper:
-    """Called with what makes an answer: has it made where one is due, and sent where it is better.
+class IncumbentReporter:
+    """Callback of a search that sends its incumbent plan to the worker.
 
-    The first is due after so many seconds, and none once the search is asked to end. A search that
-    has no memory left for another plan goes on without.
+    A call takes a function that makes the answer. The reporter calls it when a report is due, and
+    sends the plan if it is faster than the last one sent. The first report is due after `after_s`.
+    Reports end when the search is stopped or runs out of memory for another plan.
     """
 
     def __init__(
@@ -36,16 +37,16 @@ class Keeper:
         self._best_ns = inf
 
     def __call__(self, make: Callable[[], Answer | None]) -> None:
-        begun = self._clock()
-        if begun < self._next or self._stop.asked:
+        started_s = self._clock()
+        if started_s < self._next or self._stop.asked:
             return
         try:
             self._send(make())
         except MemoryError:
             self._next = inf
             return
-        ended = self._clock()
-        self._next = ended + max(LEAST_S, (ended - begun) / SHARE)
+        ended_s = self._clock()
+        self._next = ended_s + max(LEAST_S, (ended_s - started_s) / SHARE)
 
     def _send(self, answer: Answer | None) -> None:
         if answer is None or answer.plan is None or answer.plan.cost.step_ns >= self._best_ns:

@@ -1,8 +1,9 @@
-"""What a worker has child processes do for a job, and what it makes of their words."""
+"""Child tasks of a job: the arguments of a child process and the handling of its messages."""
 
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from typing import Any, Literal, Protocol
 
 from meshwright.client.problems import error_of
@@ -18,14 +19,15 @@ from meshwright_service.store.database import Database
 from meshwright_service.store.encoded_documents import StoredDocument, StoredPlan
 
 log = logging.getLogger(__name__)
-Interrupted = Literal["no", "cancelled", "late"]  # why a child was asked to end
+Interrupted = Literal["no", "cancelled", "late"]  # reason of the SIGTERM to the child process
 
 
 class ChildTask(Protocol):
-    """One child process of a job: `module:function` and its arguments, see child_process.answer.
+    """One child process of a job.
 
-    plan: the plan that the child is told of. limit_s: from then on it is late. Where it is late, or
-    the job is cancelled, it is asked to end, and after a grace killed; 0 kills at once.
+    work: its `module:function`; see `meshwright_service.processes.child_main`. plan: the id of the
+    plan in its input. limit_s: its time limit. After the time limit or a cancellation the worker
+    sends SIGTERM, and kills the process after the grace period; 0 kills it at once.
     """
 
     work: str
@@ -36,35 +38,44 @@ class ChildTask(Protocol):
     cancel_grace_s: float
 
     def hear(self, message: dict[str, Any], interrupted: Interrupted) -> bool:
-        """Act on a message of the child's; whether it was the last one."""
+        """Handle a message of the child process; True for its final message."""
         ...
 
     def late(self) -> None:
-        """It took too long, and gave nothing of use."""
+        """Handle a child process that exceeded its time limit without a result."""
         ...
 
 
-class SearchTask:
-    """Finds the plan of a job. to_verify: that is to be verified next."""
-
-    work = "meshwright_service.workers.search_process:search"
+class _AnswerTask(ABC):
+    """A task whose child process searches for the answer of a job, under the search limits."""
 
     def __init__(
         self, claim: Claim, database: Database, leases: Leases, settings: Settings
     ) -> None:
-        processes = settings.search_processes or usual_processes()
-        memory = settings.solve_memory_bytes or share_of_memory(settings.workers, processes)
-        self.arguments = (
-            settings.planner, processes, settings.dask, memory, settings.keep_plan_s,
-        )  # fmt: skip
+        self.arguments = self._arguments(settings)
         self.plan: str | None = None
         self.limit_s = settings.solve_s
         self.late_grace_s = settings.solve_grace_s
         self.cancel_grace_s = settings.cancel_grace_s
-        self.to_verify = False
         self._claim = claim
         self._database = database
         self._leases = leases
+
+    @abstractmethod
+    def _arguments(self, settings: Settings) -> tuple[Any, ...]:
+        """The arguments of the child process after its input and its connection."""
+
+
+class SearchTask(_AnswerTask):
+    """Searches for the plan of a job. to_verify: whether the plan is to be verified next."""
+
+    work = "meshwright_service.workers.search_process:search"
+    to_verify = False
+
+    def _arguments(self, settings: Settings) -> tuple[Any, ...]:
+        processes = settings.search_processes or usual_processes()
+        memory = settings.solve_memory_bytes or share_of_memory(settings.workers, processes)
+        return settings.planner, processes, settings.dask, memory, settings.keep_plan_s
 
     def hear(self, message: dict[str, Any], interrupted: Interrupted) -> bool:
         claim, leases = self._claim, self._leases
@@ -78,8 +89,8 @@ class SearchTask:
             case {"plan": body}:
                 if "trace" in message:
                     log.error("job %s: its plan cannot be shown\n%s", claim.job, message["trace"])
-                found = StoredPlan.from_message(body)
-                self._keep(found, message["seconds"], message["ended_early"])
+                plan = StoredPlan.from_message(body)
+                self._store(plan, message["seconds"], message["ended_early"])
             case {"infeasible": {"constraint": "time"}} if interrupted == "late":
                 self.late()
             case {"infeasible": body}:
@@ -92,23 +103,23 @@ class SearchTask:
 
     def late(self) -> None:
         detail = f"the search took longer than {self.limit_s:g} s and had no plan by then"
-        error = TimedOut(f"{detail}; give it fewer axes or a smaller graph")
+        error = TimedOut(f"{detail}. Use fewer axes or a smaller graph")
         self._end(self._leases.cut_short(self._claim, error))
 
     def _end(self, ended: Ended) -> None:
         self.to_verify = ended == "to verify"
 
-    def _keep(self, plan: StoredPlan, seconds: list[float], ended_early: bool) -> None:
-        found: dict[str, Any] = {"seconds": seconds, "ended_early": ended_early}
-        match self._leases.succeed(self._claim, plan, **found):
+    def _store(self, plan: StoredPlan, seconds: list[float], ended_early: bool) -> None:
+        search_fields: dict[str, Any] = {"seconds": seconds, "ended_early": ended_early}
+        match self._leases.succeed(self._claim, plan, **search_fields):
             case "to verify":
                 self.to_verify = True
             case "not ours":
-                cancellation.keep(self._database, self._claim, plan, **found)
+                cancellation.keep(self._database, self._claim, plan, **search_fields)
 
 
 class VerifyTask:
-    """Executes the plan of a job and ends it with the certificate."""
+    """Executes the plan of a job and ends the job with the certificate."""
 
     work = "meshwright_service.workers.verify_process:verify"
     late_grace_s = 0.0
@@ -119,11 +130,11 @@ class VerifyTask:
         self.plan: str | None = plan
         self.limit_s = settings.verify_s
         self._claim = claim
-        self._of = plan
+        self._plan = plan
         self._leases = leases
 
     def hear(self, message: dict[str, Any], interrupted: Interrupted) -> bool:
-        del interrupted  # it has no grace
+        del interrupted  # always "no": there is no grace period
         match message:
             case {"certificate": body}:
                 trace = message.get("trace")
@@ -131,7 +142,7 @@ class VerifyTask:
                     log.error("job %s: the verifier failed\n%s", self._claim.job, trace)
                 certificate = Certificate.from_dict(body)
                 if certificate.outcome == "failed":
-                    log.error("plan %s is wrong: %s", self._of, certificate.detail)
+                    log.error("plan %s is wrong: %s", self._plan, certificate.detail)
                 self._leases.certify(self._claim, certificate, trace=trace)
             case {"lost": _}:
                 lose(self._leases, self._claim, message)
@@ -139,27 +150,18 @@ class VerifyTask:
 
     def late(self) -> None:
         why = f"time: executing it takes longer than {self.limit_s:g} s"
-        certificate = Certificate(plan=self._of, outcome="not verifiable", detail=why)
+        certificate = Certificate(plan=self._plan, outcome="not verifiable", detail=why)
         self._leases.certify(self._claim, certificate)
 
 
-class SolveTask:
+class SolveTask(_AnswerTask):
     """Solves the cost graph of a job."""
 
     work = "meshwright_service.workers.solve_process:solve"
 
-    def __init__(
-        self, claim: Claim, database: Database, leases: Leases, settings: Settings
-    ) -> None:
+    def _arguments(self, settings: Settings) -> tuple[Any, ...]:
         memory = settings.solve_memory_bytes or share_of_memory(settings.workers, 1)
-        self.arguments = (settings.cost_graph_solver, memory)
-        self.plan: str | None = None
-        self.limit_s = settings.solve_s
-        self.late_grace_s = settings.solve_grace_s
-        self.cancel_grace_s = settings.cancel_grace_s
-        self._claim = claim
-        self._database = database
-        self._leases = leases
+        return settings.cost_graph_solver, memory
 
     def hear(self, message: dict[str, Any], interrupted: Interrupted) -> bool:
         claim, leases = self._claim, self._leases
@@ -170,7 +172,7 @@ class SolveTask:
             case {"solution": _, "status": "unknown"} if interrupted == "late":
                 self.late()
             case {"solution": body, "status": status, "ended_early": ended_early}:
-                self._keep(StoredDocument.from_message(body), status, ended_early=ended_early)
+                self._store(StoredDocument.from_message(body), status, ended_early=ended_early)
             case {"lost": _} if interrupted == "late":
                 self.late()
             case _:
@@ -179,10 +181,10 @@ class SolveTask:
 
     def late(self) -> None:
         detail = f"the search took longer than {self.limit_s:g} s and had no choice by then"
-        error = TimedOut(f"{detail}. Ask with fewer seconds than MESHWRIGHT_SOLVE_S")
+        error = TimedOut(f"{detail}. Request fewer seconds than MESHWRIGHT_SOLVE_S")
         self._leases.cut_short(self._claim, error)
 
-    def _keep(self, solution: StoredDocument, status: str, *, ended_early: bool) -> None:
+    def _store(self, solution: StoredDocument, status: str, *, ended_early: bool) -> None:
         if self._leases.solve(self._claim, solution, status=status, ended_early=ended_early):
             return
         if status != "unknown":
@@ -192,7 +194,10 @@ class SolveTask:
 def end_without_answer(
     leases: Leases, claim: Claim, message: dict[str, Any], interrupted: Interrupted, program: str
 ) -> Ended:
-    """End the job by the last message of a search that found nothing; program: that searched."""
+    """End a job by the final message of a search without a result.
+
+    program: the name of the searching program for logs and messages.
+    """
     match message:
         case {"problem": body}:
             return leases.cut_short(claim, error_of(body))
@@ -206,7 +211,7 @@ def end_without_answer(
 
 
 def lose(leases: Leases, claim: Claim, message: dict[str, Any]) -> None:
-    """The process ended without an answer."""
+    """Record that the child process of a job ended without a final message."""
     trace = message["lost"]
     log.warning("job %s: its process was lost\n%s", claim.job, trace)
     if message.get("killed"):

@@ -1,4 +1,4 @@
-"""Progress on its way to the worker: no more often than is of use, and the newest for sure."""
+"""Progress reports: a search sends its progress to the worker at a limited rate."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from meshwright.schema import Progress
 from meshwright.schema.cost_graph import CostGraphProgress
 from meshwright_service.processes.child_main import ParentMessages
 
-INTERVAL_S = 0.1  # between two reports of one phase; chosen
+INTERVAL_S = 0.1  # minimum interval of two reports of one phase; chosen
 
 
 class Reporter:
-    """Writes progress, of one phase at most every INTERVAL_S; what came between is written late.
+    """Callback that writes progress, at most one report of a phase every INTERVAL_S.
 
-    Call it from any thread while it is entered.
+    A report within the interval is held back and written at its end, unless a newer one replaces
+    it. Any thread may call the reporter inside its `with` block.
     """
 
     def __init__(self, messages: ParentMessages) -> None:
@@ -46,7 +47,7 @@ class Reporter:
         self._take(progress, progress.phase, is_last=progress.done >= progress.total)
 
     def of_cost_graph(self, step: CostGraphProgress) -> None:
-        """The same of a search over a cost graph; its phases are its engines."""
+        """Report the progress of a cost graph search; its engines count as phases."""
         self._take(step, step.engine, is_last=False)
 
     def _take(self, progress: Progress | CostGraphProgress, phase: str, *, is_last: bool) -> None:

@@ -1,4 +1,4 @@
-"""Prunes the store from time to time, in a thread beside the workers of a process."""
+"""Retention thread: prunes the store periodically, beside the workers of a process."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from meshwright_service.observability.process_metrics import Metrics
 from meshwright_service.store.database import AWAY
 
 log = logging.getLogger(__name__)
-LOOKS = 10  # chosen: times in one period at which somebody asks whether it is due
+LOOKS = 10  # chosen: checks in one period whether pruning is due
 
 
 class Pruner:
-    """Of all the processes of a store one prunes at a time: whose turn it is, the store says."""
+    """The retention thread of one process; the store elects the process that prunes."""
 
     def __init__(self, retention: Retention, every_s: float, metrics: Metrics) -> None:
         self._retention = retention
@@ -28,11 +28,11 @@ class Pruner:
         self._thread.start()
 
     def begin_to_stop(self) -> None:
-        """End after the transaction that runs."""
+        """Request the end of the thread after its current transaction."""
         self._stopping.set()
 
     def stop(self) -> None:
-        """Stop, and wait until that is done."""
+        """Stop the thread and wait for its end, at most 20 s."""
         self.begin_to_stop()
         if self._thread.is_alive():
             self._thread.join(timeout=20)
@@ -48,6 +48,6 @@ class Pruner:
                 outage.ended()
             except AWAY as failure:
                 outage.failed(failure)
-            except Exception:  # the outermost loop: the next round may find all well
+            except Exception:  # the outermost loop: the next round may succeed
                 log.exception("the store could not be pruned")
             self._stopping.wait(timeout=self._look_s)

@@ -1,11 +1,17 @@
-"""The process of one search.
+"""The child process that runs one search.
 
-It is sent a request and answers with any number of {"progress": …} and of {"kept": …,
-"seconds": […]}, the best plan so far, then one of {"plan": …,
-"seconds": […], "ended_early": …}, {"infeasible": …}, {"problem": …}, {"fault": traceback},
-{"lost": traceback} where a process that searches for it was killed;
-{"trace": …} beside a plan of which no page could be made. SIGTERM asks it for the best plan so far,
-and then for no pages of it.
+It reads a request. It writes any number of these messages:
+
+- {"progress": …};
+- {"kept": …, "seconds": […]}: the incumbent plan.
+
+It then writes one final message:
+
+- {"plan": …, "seconds": […], "ended_early": …}, with {"trace": …} if computing its views failed;
+- {"infeasible": …}, {"problem": …} or {"fault": traceback};
+- {"lost": traceback}, if one of its worker processes was killed.
+
+SIGTERM ends the search with the incumbent plan, or ends the computation of the views.
 """
 
 from __future__ import annotations
@@ -31,7 +37,7 @@ from meshwright_service.common.memory_limit import limit_memory
 from meshwright_service.plan_views.views import views_of
 from meshwright_service.processes.child_main import ParentMessages
 from meshwright_service.store.encoded_documents import Parts, stored_plan
-from meshwright_service.workers.incumbent_reporter import Keeper
+from meshwright_service.workers.incumbent_reporter import IncumbentReporter
 from meshwright_service.workers.progress_reporter import Reporter
 
 
@@ -44,29 +50,29 @@ def search(
     memory_bytes: int,
     keep_after_s: float,
 ) -> None:
-    """Have a planner answer, with so many processes, or those of a Dask scheduler.
+    """Run a planner on `processes` local processes, or on the workers of a Dask scheduler.
 
-    memory_bytes: that each process here may take. keep_after_s: from then on its best plan so far
-    is kept.
+    memory_bytes: limit of each local process. keep_after_s: time before the first incumbent plan is
+    sent.
     """
     limit = limit_memory(memory_bytes)
     with StopSignal(signal.SIGTERM) as stop:
         with Reporter(messages) as reporter:
-            keeper = Keeper(messages, stop, keep_after_s)
-            own = _Search(planner, processes, scheduler, limit)
-            message = own.of(sent, reporter, stop, keeper)
+            incumbent_reporter = IncumbentReporter(messages, stop, keep_after_s)
+            child_search = _Search(planner, processes, scheduler, limit)
+            message = child_search.run(sent, reporter, stop, incumbent_reporter)
         messages.write(message)
 
 
-class _Asked(BaseException):
-    """SIGTERM came."""
+class _StopRequested(BaseException):
+    """SIGTERM arrived while the views were computed."""
 
 
-def written(plan: Plan, request: Request, stop: StopSignal) -> dict[str, Any]:
-    """The plan as it is stored, and what its pages show unless there is no time for that."""
+def plan_message(plan: Plan, request: Request, stop: StopSignal) -> dict[str, Any]:
+    """The final message of a plan: its stored form, and its views unless SIGTERM arrives."""
 
     def leave(_number: int, _frame: FrameType | None) -> None:
-        raise _Asked
+        raise _StopRequested
 
     views: Mapping[str, Parts] = {}
     trace: dict[str, str] = {}
@@ -76,7 +82,7 @@ def written(plan: Plan, request: Request, stop: StopSignal) -> dict[str, Any]:
             calibration = shipped_calibration(plan.calibration) or request.calibration
             if calibration is not None:
                 views = views_of(plan, request.graph, request.topology, request.setup, calibration)
-    except _Asked:
+    except _StopRequested:
         pass
     except Exception:
         trace = {"trace": traceback.format_exc()}
@@ -92,48 +98,52 @@ class _Search:
     scheduler: str
     limit: int
 
-    def of(
-        self, sent: bytes, reporter: Reporter, stop: StopSignal, keeper: Keeper
+    def run(
+        self,
+        sent: bytes,
+        reporter: Reporter,
+        stop: StopSignal,
+        incumbent_reporter: IncumbentReporter,
     ) -> dict[str, Any]:
-        """The last message."""
+        """Run the search and return its final message."""
         try:
             request = keeping_its_way(Request.from_json(sent))
             with self._executor(request) as executor:
                 more: dict[str, Any] = {} if executor is None else {"executor": executor}
                 planner = find_planner(self.planner)
                 if takes_keep(planner):
-                    more["keep"] = keeper
+                    more["keep"] = incumbent_reporter
                 answer = planner(request, reporter, stop, **more)
         except MeshwrightError as error:
             return {"problem": error.problem()}
         except MemoryError:
             return {"problem": self._out_of_memory().problem()}
-        except BrokenExecutor:  # by the kernel, where memory was short: it may have more next time
+        except BrokenExecutor:  # killed for lack of memory: a later attempt may have more
             return {"lost": traceback.format_exc()}
         except Exception:
             return {"fault": traceback.format_exc()}
         if answer.plan is not None:
-            found = {"seconds": answer.seconds, "ended_early": stop.heeded}
-            return {**written(answer.plan, request, stop), **found}
+            search_fields = {"seconds": answer.seconds, "ended_early": stop.heeded}
+            return {**plan_message(answer.plan, request, stop), **search_fields}
         if answer.infeasible is not None:
             return {"infeasible": answer.infeasible.model_dump(mode="json", exclude_none=True)}
-        return {"fault": "the planner answered with neither a plan nor why there is none"}
+        return {"fault": "the planner answered with neither a plan nor an infeasibility"}
 
     def _out_of_memory(self) -> OutOfMemory:
         return OutOfMemory(
-            f"the search takes more than {self.limit / 2**30:.1f} GiB; give it fewer axes "
-            "(budget.max_axes) or a smaller graph, or let it take more "
+            f"the search takes more than {self.limit / 2**30:.1f} GiB. Use fewer axes "
+            "(budget.max_axes) or a smaller graph, or raise the limit "
             "(MESHWRIGHT_SOLVE_MEMORY_BYTES)"
         )
 
     def _executor(self, request: Request) -> AbstractContextManager[Executor | None]:
-        """For searches that do not depend on each other: Dask's workers, or processes here."""
+        """An executor for independent searches: Dask workers or local processes, else None."""
         modules = planner_modules(self.planner)
         if request.pipeline.ranks == 1:  # a single stage is one search
             return nullcontext()
         scheduler = Scheduler.read(self.scheduler)
         if scheduler is None:
             return processes(self.processes, modules)
-        from meshwright_service.processes.dask_executor import dask_workers  # of an extra
+        from meshwright_service.processes.dask_executor import dask_workers  # optional dependency
 
         return dask_workers(scheduler, self.processes, modules)

@@ -1,8 +1,8 @@
-"""The process that solves one cost graph.
+"""The child process that solves one cost graph.
 
-It is sent a job and answers with any number of {"progress": …}, then one of {"solution": …,
-"status": …, "ended_early": …}, {"problem": …} and {"fault": traceback}. SIGTERM asks it for the
-best choice so far.
+It reads a `SolveOrder`. It writes any number of {"progress": …}, then one of {"solution": …,
+"status": …, "ended_early": …}, {"problem": …} and {"fault": traceback}. SIGTERM ends the search
+with the incumbent solution.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from meshwright_service.workers.progress_reporter import Reporter
 
 
 class SolveOrder(Model):
-    """What the process is sent: the cost graph, and the options of the job."""
+    """The input of the process: the cost graph and the options of the job."""
 
     cost_graph: CostGraphFile
     engine: CostGraphEngine
@@ -34,7 +34,7 @@ class SolveOrder(Model):
 
 
 def solve(sent: bytes, messages: ParentMessages, solver: str, memory_bytes: int) -> None:
-    """Have the solver of this name search, within so much memory."""
+    """Run the named solver within a memory limit."""
     limit = limit_memory(memory_bytes)
     with StopSignal(signal.SIGTERM) as stop:
         with Reporter(messages) as reporter:
@@ -45,7 +45,7 @@ def solve(sent: bytes, messages: ParentMessages, solver: str, memory_bytes: int)
 def _answer(
     sent: bytes, solver: str, reporter: Reporter, stop: StopSignal, limit: int
 ) -> dict[str, Any]:
-    """The last message."""
+    """Run the solver and return its final message."""
     try:
         order = _read(sent)
         solution = find_cost_graph_solver(solver)(
@@ -62,7 +62,7 @@ def _answer(
     except MemoryError:
         detail = (
             f"the search takes more than {limit / 2**30:.1f} GiB. Leave out dominated strategies, "
-            "or let it take more (MESHWRIGHT_SOLVE_MEMORY_BYTES)"
+            "or raise the limit (MESHWRIGHT_SOLVE_MEMORY_BYTES)"
         )
         return {"problem": OutOfMemory(detail).problem()}
     except Exception:

@@ -1,7 +1,6 @@
-"""The process of one verification.
+"""The child process that runs one verification.
 
-It is sent a plan file and answers {"certificate": …}, with {"trace": …} beside it where the
-verifier has a bug.
+It reads a plan file and answers with {"certificate": …}, and {"trace": …} if the verifier raised.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from meshwright_service.processes.child_main import ParentMessages
 
 
 def verify(sent: bytes, messages: ParentMessages, verifier: str, memory_bytes: int) -> None:
-    """Have the verifier of this name execute a plan within so much memory."""
+    """Execute a plan by the named verifier within a memory limit."""
     limit = limit_memory(memory_bytes)
     file = PlanFile.from_json(sent)
     assert file.graph is not None

@@ -1,4 +1,4 @@
-"""The worker loop: claim a job, search and verify in child processes, store what came of it."""
+"""The worker loop: claim a job, search and verify in child processes, store the result."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ from meshwright_service.workers.job_tasks import (
 )
 
 log = logging.getLogger(__name__)
-TURN_S = 1.0  # chosen: between two looks whether another tenant waits
-FAULT_S = 1.0  # chosen: the pause after a fault of the program, which is logged with its trace
+TURN_S = 1.0  # chosen: interval of the checks whether another tenant waits
+FAULT_S = 1.0  # chosen: the pause after an unexpected exception, which is logged with its trace
 DOCUMENTS = (
     ("graph", "graph"), ("topology", "topo"), ("setup", "setup"), ("calibration", "cal"),
     ("cost_graph", "costgraph"),
@@ -45,7 +45,7 @@ DOCUMENTS = (
 
 
 class Worker:
-    """One loop in a thread of its own; runs one child process at a time."""
+    """A worker thread that runs one job, and so one child process, at a time."""
 
     def __init__(
         self, database: Database, leases: Leases, settings: Settings, metrics: Metrics
@@ -63,25 +63,25 @@ class Worker:
         self._thread.start()
 
     def wake(self) -> None:
-        """There may be a job: look now rather than at the next poll."""
+        """Poll for a job now; called when one may have been queued."""
         self._news.set()
 
     def begin_to_stop(self) -> None:
-        """End the child process that runs, queue its job again, and end the loop, in a moment."""
+        """Request the end of the loop: it ends the child process and queues its job again."""
         self._stopping.set()
         self._news.set()
 
     def stop(self) -> None:
-        """Stop, and wait until the job is queued again."""
+        """Stop the loop and wait until its job is queued again, at most 20 s."""
         self.begin_to_stop()
         self._thread.join(timeout=20)
 
     def wait(self, *, timeout_s: float) -> None:
-        """Wait for the end of its loop, for so long at most."""
+        """Wait for the end of the loop, at most `timeout_s`."""
         self._thread.join(timeout=timeout_s)
 
     def is_alive(self) -> bool:
-        """Whether its loop runs."""
+        """Whether the loop runs."""
         return self._thread.is_alive()
 
     def _run(self) -> None:
@@ -102,7 +102,7 @@ class Worker:
                     continue
             except AWAY as failure:
                 pause_s = outage.failed(failure)
-            except Exception:  # the outermost loop: the next round may find all well
+            except Exception:  # the outermost loop: the next round may succeed
                 log.exception("the worker could not claim or end a job")
                 pause_s = FAULT_S
             self._news.wait(timeout=pause_s)
@@ -120,45 +120,45 @@ class Worker:
             cancellation.let_go(self._database, claim)
 
     def _search(self, claim: Claim) -> str | None:
-        """Search; the plan that is then to be verified."""
+        """Search for the plan of a job; return the id of the plan if it is to be verified."""
         task = SearchTask(claim, self._database, self._leases, self._settings)
         with self._metrics.search_seconds.time():
             self._run_child(claim, task)
-        return self._leases.found(claim) if task.to_verify else None
+        return self._leases.plan_to_verify(claim) if task.to_verify else None
 
     def _solve(self, claim: Claim) -> None:
-        """Solve the cost graph of a job, and end it with the solution."""
+        """Solve the cost graph of a job and end the job with the solution."""
         with self._metrics.solve_seconds.time():
             task = SolveTask(claim, self._database, self._leases, self._settings)
             self._run_child(claim, task)
 
     def _verify(self, claim: Claim, plan: str) -> None:
-        """Execute the plan of a job and end it with the certificate."""
-        begun = Progress(phase="verifying", done=0, total=1)
-        if self._leases.renew(claim) and self._leases.progress(claim, begun):
+        """Execute the plan of a job and end the job with the certificate."""
+        progress = Progress(phase="verifying", done=0, total=1)
+        if self._leases.renew(claim) and self._leases.progress(claim, progress):
             with self._metrics.verification_seconds.time():
                 self._run_child(claim, VerifyTask(claim, plan, self._leases, self._settings))
 
-    def _sent(self, claim: Claim, plan: str | None) -> bytes:
-        """What a child is told, as JSON, put together without parsing the documents."""
-        asked = dict(claim.asked)
+    def _child_input(self, claim: Claim, plan: str | None) -> bytes:
+        """The input of a child process as JSON, joined without parsing the documents."""
+        options = dict(claim.asked)
         with self._database.reading() as connection:
             parts = {
-                field: documents.read(connection, claim.tenant, kind, asked.pop(field))
+                field: documents.read(connection, claim.tenant, kind, options.pop(field))
                 for field, kind in DOCUMENTS
-                if field in asked
+                if field in options
             }
             if plan is not None:
                 parts["plan"] = documents.read(connection, claim.tenant, "plan", plan)
-            elif "from_plan" in asked:
-                steps = asked.pop("steps")
-                parts["before"] = _before(connection, claim.tenant, asked.pop("from_plan"), steps)
-        return documents.join(parts, asked if plan is None else {})
+            elif "from_plan" in options:
+                steps = options.pop("steps")
+                parts["before"] = _before(connection, claim.tenant, options.pop("from_plan"), steps)
+        return documents.join(parts, options if plan is None else {})
 
     def _run_child(self, claim: Claim, task: ChildTask) -> None:
-        """Run a child to its last word, while the job stays ours and for the grace after that."""
+        """Run a child process to its final message, or to the end of the lease and its grace."""
         try:
-            child = Child(task.work, task.arguments, self._sent(claim, task.plan))
+            child = Child(task.work, task.arguments, self._child_input(claim, task.plan))
         except Exception:
             trace = traceback.format_exc()
             log.exception("job %s could not be started", claim.job)
@@ -185,7 +185,7 @@ class Worker:
             if interrupted == "no" and turn.is_over():
                 child.end()
                 self._leases.give_way(claim)
-                log.info("job %s gives way to another tenant's", claim.job)
+                log.info("job %s gives way to a job of another tenant", claim.job)
                 return
             if interrupted != "cancelled" and not lease.is_ours():
                 if not cancellation.is_cancelled(self._database, claim):
@@ -207,7 +207,7 @@ class Worker:
     def _hear(
         self, task: ChildTask, message: dict[str, Any], interrupted: Interrupted, lease: _Lease
     ) -> bool:
-        """Act on a message; while the database is away, as long as the job may be ours."""
+        """Handle a message; retry while the database is away and the lease may be valid."""
         while True:
             try:
                 return task.hear(message, interrupted)
@@ -217,7 +217,7 @@ class Worker:
 
 
 def _before(connection: Connection, tenant: Tenant, plan: str, steps: int) -> bytes:
-    """The plan that a job runs now, with what it was made for."""
+    """The plan that runs before a replanning, with its topology, setup and step count, as JSON."""
     parts = {"plan": documents.read(connection, tenant, "plan", plan)}
     ids = json.loads(parts["plan"])
     parts["topology"] = documents.read(connection, tenant, "topo", ids["topology"])
@@ -226,10 +226,10 @@ def _before(connection: Connection, tenant: Tenant, plan: str, steps: int) -> by
 
 
 class _Turn:
-    """How long an attempt goes on while a job of a tenant with fewer running jobs waits.
+    """Time slice of an attempt while a job of a tenant with fewer running jobs waits.
 
-    A slice takes twice as long as the one before it, so that a search that starts anew each time
-    comes to its end, after at most twice the time that it takes.
+    Each slice is twice as long as the one before. A search restarts in each slice, so it ends
+    after about twice its own time at most.
     """
 
     def __init__(self, leases: Leases, claim: Claim, slice_s: float) -> None:
@@ -249,10 +249,10 @@ class _Turn:
 
 
 class _Lease:
-    """Whether a job is still ours, asked of the database; renewed three times before it runs out.
+    """Lease of a job, checked in the database and renewed after a third of its duration.
 
-    While the database cannot be asked, nobody else can ask it either: the job is ours until its
-    lease has run out.
+    While the database is away, no other worker can claim the job: the lease counts as valid until
+    it expires.
     """
 
     def __init__(self, leases: Leases, claim: Claim, lease_s: float) -> None:
@@ -275,7 +275,7 @@ class _Lease:
         return is_ours
 
     def may_be_ours(self) -> bool:
-        """Whether the lease has not run out, by the clock of this machine."""
+        """Whether the lease is unexpired by the clock of this machine."""
         return time.monotonic() < self._renewed + self._lease_s
 
     def _say_away(self, failure: DBAPIError) -> None:

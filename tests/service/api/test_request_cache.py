@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from meshwright_service.api.plan_request import Asked
-from meshwright_service.api.request_cache import LONGEST, MOST, Remembered
+from meshwright_service.api.plan_request import PlanOrder
+from meshwright_service.api.request_cache import LONGEST, MOST, RequestCache
 from meshwright_service.common.tenant import Tenant
 from tests.service.conftest import Serve, until
 from tests.service.keyed import key_of, state_of
@@ -44,27 +44,27 @@ def test_bytes_known_of_one_tenant_say_nothing_to_another(serve: Serve) -> None:
 
 
 def test_a_body_is_known_by_its_encoding_too() -> None:
-    known = Remembered()
+    known = RequestCache()
     known.keep("gzip", b"a", asked(1))
-    assert known.request("gzip", b"a") == asked(1)
-    assert known.request("", b"a") is None
-    assert known.request("gzi", b"pa") is None
+    assert known.order("gzip", b"a") == asked(1)
+    assert known.order("", b"a") is None
+    assert known.order("gzi", b"pa") is None
 
 
 def test_what_was_asked_longest_ago_is_forgotten() -> None:
-    known = Remembered()
+    known = RequestCache()
     for number in range(MOST + 1):
         known.keep("", str(number).encode(), asked(number))
-        assert known.request("", b"0") == asked(0)
-    assert known.request("", b"1") is None
-    assert known.request("", b"2") == asked(2)
+        assert known.order("", b"0") == asked(0)
+    assert known.order("", b"1") is None
+    assert known.order("", b"2") == asked(2)
 
 
 def test_what_is_long_is_read_again() -> None:
-    known = Remembered()
-    known.keep("", b"a", Asked("request_1", {"module": "m" * LONGEST}, ()))
-    assert known.request("", b"a") is None
+    known = RequestCache()
+    known.keep("", b"a", PlanOrder("request_1", {"module": "m" * LONGEST}, ()))
+    assert known.order("", b"a") is None
 
 
-def asked(number: int) -> Asked:
-    return Asked(f"request_{number}", {"graph": f"graph_{number}"}, ())
+def asked(number: int) -> PlanOrder:
+    return PlanOrder(f"request_{number}", {"graph": f"graph_{number}"}, ())

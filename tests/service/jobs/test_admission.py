@@ -77,7 +77,7 @@ def submit(table: Table, by: Principal) -> str:
             request="request_1",
             graph=Graph.from_dict(GRAPH).id,
             topology=Topology.from_dict(TOPOLOGY).id,
-            asked={},
+            options={},
         )
 
 

@@ -96,7 +96,7 @@ def test_a_copy_of_a_store_at_work_is_a_service_that_goes_on(tmp_path: Path) -> 
             assert status == 0, said
             until(lambda: len(load.acknowledged) > len(before) + 3)  # nobody was kept waiting
         status, said = db("restore", copy, "--data-dir", data, "--replace")
-        assert (status, "in use; end the service first" in said) == (2, True), said
+        assert (status, "in use. End the service first" in said) == (2, True), said
     assert [own.name for own in tmp_path.iterdir()].count("copy.db") == 1
     assert not list(tmp_path.glob("copy.db-*"))
     assert copy.stat().st_mode & 0o777 == 0o600
@@ -109,7 +109,7 @@ def test_a_copy_of_a_store_at_work_is_a_service_that_goes_on(tmp_path: Path) -> 
         assert events.count('"state":"queued"') == 2
         assert events.count('"state":"running"') == 2
     status, said = db("restore", copy, "--data-dir", again)
-    assert (status, "--replace loses it" in said) == (2, True), said
+    assert (status, "Use --replace to delete it" in said) == (2, True), said
     assert db("restore", copy, "--data-dir", again, "--replace")[0] == 0
     with server(again, planner=TINY) as (url, _):
         check_goes_on(url, jobs, before)
@@ -136,7 +136,7 @@ def test_a_copy_that_is_none_changes_nothing(tmp_path: Path) -> None:
     ):
         status, said = db("restore", file, "--data-dir", data, "--replace")
         assert (status, why in said) == (2, True), said
-        assert "stays as it is" in said
+        assert "is unchanged" in said
     assert (data / "meshwright.db").read_bytes() == before
     assert not list(data.glob(".meshwright-*"))
     status, said = db("backup", tmp_path / "nowhere" / "copy", "--data-dir", data)
@@ -155,7 +155,7 @@ def test_a_dump_of_postgresql_at_work_is_a_service_that_goes_on(
             before = list(load.acknowledged)
             postgresql.run("pg_dump", "--format=custom", f"--file={dump}", name)
             status, said = db("requeue", "--database", postgresql.url(name))
-            assert (status, "in use; end the service first" in said) == (2, True), said
+            assert (status, "in use. End the service first" in said) == (2, True), said
     postgresql.run("pg_restore", "--exit-on-error", "--no-owner", f"--dbname={again}", dump)
     status, said = db("requeue", "--database", postgresql.url(again))
     assert (status, "1 jobs are queued again" in said) == (0, True), said

@@ -191,7 +191,7 @@ def test_a_second_attempt_that_finds_none_answers_with_what_was_kept(
     second = table.claim()
     none = Infeasible(constraint="time", detail="the time budget ended")
     assert table.leases.succeed_without_plan(second, none) == "to verify"
-    assert table.leases.found(second) == plan.id
+    assert table.leases.plan_to_verify(second) == plan.id
     row = table.jobs.get(DEFAULT_TENANT, job)
     assert (row.plan, row.infeasible, row.ended_early) == (plan.id, None, True)
     assert row.problem["detail"].endswith("the time budget ended")

@@ -196,7 +196,7 @@ def test_a_clock_that_is_set_back_prolongs_no_pause(table: Table) -> None:
             f"the process ended with code -9; meanwhile the kernel counted 1 {FOR_MEMORY}\n",
             f"1 {FOR_MEMORY}. Give the worker more memory",
         ),
-        ("", "no word of it"),
+        ("", "the worker has no trace"),
     ],
 )
 def test_a_lost_search_says_how_it_ended(table: Table, trace: str, said: str) -> None:

@@ -71,7 +71,7 @@ class Shop:
                 documents.put(connection, by.tenant, document, now=self.database.now)
             return self.table.jobs.submit(
                 connection, by, request=f"request_{number}", graph=graph.id,
-                topology=topology.id, asked=asked, verify=verify,
+                topology=topology.id, options=asked, verify=verify,
             )  # fmt: skip
 
     def found(self, number: int, by: Principal = ANYBODY) -> str:

@@ -8,7 +8,7 @@ from starlette.testclient import TestClient
 from meshwright.schema import Graph, NotFound, Plan, Topology
 from meshwright_service.common.tenant import DEFAULT_TENANT, Tenant
 from meshwright_service.plan_views import plan_cache
-from meshwright_service.plan_views.plan_cache import Inspected
+from meshwright_service.plan_views.plan_cache import PlanCache
 from meshwright_service.store import documents
 from meshwright_service.store.encoded_documents import stored_plan
 from tests.service.conftest import Serve
@@ -31,7 +31,7 @@ def plans(service: TestClient) -> list[Plan]:
 
 def test_a_plan_is_read_once_for_a_tenant(service: TestClient, plans: list[Plan]) -> None:
     database = state_of(service).database
-    own = Inspected(database)
+    own = PlanCache(database)
     found = own.of(DEFAULT_TENANT, plans[0].id)
     assert found.plan == plans[0]
     assert own.of(DEFAULT_TENANT, plans[0].id) is found
@@ -47,14 +47,14 @@ def test_a_plan_is_read_once_for_a_tenant(service: TestClient, plans: list[Plan]
 def test_large_plans_make_room_for_each_other(
     service: TestClient, plans: list[Plan], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = Inspected(state_of(service).database)
+    own = PlanCache(state_of(service).database)
     sizes = [own.of(DEFAULT_TENANT, plan.id).content_bytes for plan in plans]
     monkeypatch.setattr(plan_cache, "KEPT_BYTES", sum(sizes) - min(sizes))
-    kept = Inspected(state_of(service).database)
+    kept = PlanCache(state_of(service).database)
     first, _, last = (kept.of(DEFAULT_TENANT, plan.id) for plan in plans)
     assert kept.of(DEFAULT_TENANT, plans[2].id) is last
     assert kept.of(DEFAULT_TENANT, plans[0].id) is not first
     monkeypatch.setattr(plan_cache, "KEPT_BYTES", 1)
-    kept = Inspected(state_of(service).database)
+    kept = PlanCache(state_of(service).database)
     alone = kept.of(DEFAULT_TENANT, plans[1].id)
     assert kept.of(DEFAULT_TENANT, plans[1].id) is alone

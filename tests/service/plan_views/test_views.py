@@ -81,11 +81,11 @@ def test_who_has_to_end_makes_no_views(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("it goes on")
 
     with StopSignal(signal.SIGTERM) as stop:
-        assert len(search_process.written(plan, request, stop)["plan"]["derived"]) == 3
+        assert len(search_process.plan_message(plan, request, stop)["plan"]["derived"]) == 3
         monkeypatch.setattr(search_process, "views_of", lambda *_: 1 / 0)
-        assert "ZeroDivisionError" in search_process.written(plan, request, stop)["trace"]
+        assert "ZeroDivisionError" in search_process.plan_message(plan, request, stop)["trace"]
         monkeypatch.setattr(search_process, "views_of", asked)
-        message = search_process.written(plan, request, stop)
+        message = search_process.plan_message(plan, request, stop)
         assert message["plan"]["id"] == plan.id
         assert message["plan"]["derived"] == {}
         assert "trace" not in message

@@ -55,7 +55,7 @@ def test_errors_of_ours_come_back_as_they_are() -> None:
     [
         (answers.fails, "ZeroDivisionError"),
         (answers.takes_memory, "MemoryError"),
-        (answers.dies, "ended without a word"),
+        (answers.dies, "ended without an answer"),
     ],
 )
 def test_what_fails_is_a_fault_and_the_next_goes_on(

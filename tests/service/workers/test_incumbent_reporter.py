@@ -10,7 +10,7 @@ import pytest
 from meshwright.common.stop_signal import StopSignal
 from meshwright.schema import Answer, Plan
 from meshwright_service.processes.child_main import ParentMessages
-from meshwright_service.workers.incumbent_reporter import LEAST_S, SHARE, Keeper
+from meshwright_service.workers.incumbent_reporter import LEAST_S, SHARE, IncumbentReporter
 
 
 class Search:
@@ -20,7 +20,7 @@ class Search:
         self.heard, said = Pipe(duplex=False)
         self.now = 0.0
         self.stop = StopSignal(signal.SIGTERM)
-        self.keeper = Keeper(ParentMessages(said), self.stop, 5, clock=lambda: self.now)
+        self.keeper = IncumbentReporter(ParentMessages(said), self.stop, 5, clock=lambda: self.now)
         self.plan = plan
         self.made = 0
 

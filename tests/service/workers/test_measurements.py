@@ -176,7 +176,7 @@ def test_a_measurement_whose_process_is_killed_ends_with_a_reason(
             assert one.wait(timeout=PATIENCE_S) == 3
             asked.wait()
         assert isinstance(asked.error, NoAgent)
-        assert "the last word: a process of the agent is gone" in asked.error.detail
+        assert "the last failure: a process of the agent is gone" in asked.error.detail
         assert "process 1 of 2 ended with status -9: killed" in " ".join(
             (tmp_path / "a.said").read_text().split()
         )

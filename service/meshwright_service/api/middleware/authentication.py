@@ -1,7 +1,7 @@
-"""The door: every request passes it before anything else of it is read.
+"""Authentication middleware: checks Host and Origin, and finds the principal of a request.
 
-Host and Origin are checked, and who asks is found out; endpoints then say which scope they need
-(`meshwright_service.auth.principals.Needs`). Only what tells nothing of anybody is open.
+It runs before the body is read. Endpoints then require a scope
+(`meshwright_service.auth.principals.Needs`). Only paths without tenant data are open.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OPEN = frozenset({"/healthz", "/readyz"})
 
 
 class Guard:
-    """ASGI middleware; leaves the principal in the request's state."""
+    """ASGI middleware that stores the principal in the state of the request."""
 
     def __init__(self, app: ASGIApp, *, hosts: Hosts, authentication: Authentication) -> None:
         self._app = app
@@ -52,7 +52,7 @@ class Guard:
             principal = await run_in_threadpool(self._authentication.find, credential)
         if principal is ANYBODY and request.client and not is_loopback(request.client.host):
             raise Unauthorized(
-                "without keys this service answers its own machine alone; make one there: "
-                "meshwright-server keys create"
+                "without keys this service answers only clients on its own machine. Create a key "
+                "there: meshwright-server keys create"
             )
         return principal

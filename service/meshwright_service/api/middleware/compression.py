@@ -1,7 +1,7 @@
-"""Answers compressed as the caller takes them: zstd, else gzip.
+"""Compression of responses: zstd, else gzip, as the client accepts.
 
-An ETag names a document, whichever way it is sent: of a compressed answer it is a weak one, since
-the bytes are others (RFC 9110, 8.8.3). What comes in parts, events above all, goes as it is.
+The ETag of a compressed response is weak, because the bytes differ (RFC 9110, 8.8.3). Streamed
+responses, such as events, are not compressed.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-SMALLEST = 1024  # bytes; chosen: less fits into one packet anyway
-LONG = 1 << 18  # bytes; chosen: from here on others would wait for milliseconds
+SMALLEST = 1024  # bytes; chosen: less fits into one packet
+LONG = 1 << 18  # bytes; chosen: compressing more would block the event loop for milliseconds
 
 
 def _zstd(data: bytes) -> bytes:
@@ -27,12 +27,12 @@ def _gzip(data: bytes) -> bytes:
     return gzip.compress(data, compresslevel=1, mtime=0)
 
 
-# the best first
+# best first
 ENCODINGS: dict[str, Callable[[bytes], bytes]] = {"zstd": _zstd, "gzip": _gzip}
 
 
 class Compression:
-    """ASGI middleware."""
+    """ASGI middleware that compresses responses."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -75,7 +75,7 @@ async def _compress(start: Message, message: Message, encoding: str) -> None:
 
 
 def accepted(header: str) -> str | None:
-    """The best encoding that an Accept-Encoding allows; None: as it is."""
+    """The best encoding that an Accept-Encoding header allows; None for no compression."""
     allowed: dict[str, bool] = {}
     for item in header.split(","):
         name, *parameters = (part.strip().lower() for part in item.split(";"))
@@ -85,6 +85,6 @@ def accepted(header: str) -> str | None:
 
 
 def _is_none(parameter: str) -> bool:
-    """Whether a parameter says that an encoding is not wanted: q=0, q=0.000."""
+    """Whether a parameter excludes an encoding: q=0, q=0.000."""
     name, _, value = parameter.partition("=")
     return name.strip() == "q" and set(value.strip()) <= set("0.") and bool(value.strip())

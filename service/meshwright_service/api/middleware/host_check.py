@@ -1,8 +1,8 @@
-"""Host and Origin: a page of somebody else's must not speak through a user's browser.
+"""Host and Origin checks against DNS rebinding and cross-site request forgery.
 
-A page whose name is made to mean 127.0.0.1 (DNS rebinding) reaches what listens there, with its own
-name as Host; a page elsewhere may send writes, with its own name as Origin. An address instead of
-a name can be no such page's.
+A page whose name resolves to 127.0.0.1 (DNS rebinding) reaches local services, with its own name as
+Host. A page of another site can send writes, with its own name as Origin. An IP address as Host
+cannot come from DNS rebinding.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ READS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class Hosts:
-    """The names by which a service may be spoken to.
+    """The valid host names of a service.
 
-    host: the address it listens on. more: further names, separated by commas; `*.name` stands for
-    all below one.
+    host: the address that it listens on. more: further names, separated by commas; `*.name` matches
+    all subdomains of a name.
     """
 
     def __init__(self, host: str, more: str) -> None:
@@ -35,25 +35,25 @@ class Hosts:
         self._own = frozenset({host.lower(), socket.gethostname().lower()})
 
     def check(self, request: Request) -> None:
-        """Raises WrongHost, and of writes WrongOrigin."""
-        given = request.headers.getlist("host")
-        self.check_host(given)
+        """Raise WrongHost for an invalid Host, and WrongOrigin for a write of another origin."""
+        hosts = request.headers.getlist("host")
+        self.check_host(hosts)
         origins = request.headers.getlist("origin")
         if request.method in READS or not origins:
             return
-        if len(origins) > 1 or not self._is_own(origins[0], given[0]):
+        if len(origins) > 1 or not self._is_own(origins[0], hosts[0]):
             raise WrongOrigin(
-                f"a page of {origins[0][:100]!r} sent this, which is not {given[0][:100]!r}; only "
-                "pages of this service, or of a host in MESHWRIGHT_ALLOWED_HOSTS, may write"
+                f"a page of {origins[0][:100]!r} sent a write to {hosts[0][:100]!r}. Write from a "
+                "page of this service, or add the host to MESHWRIGHT_ALLOWED_HOSTS"
             )
 
-    def check_host(self, given: Sequence[str]) -> None:
-        """Raises WrongHost unless there is one Host header, with a name of the service."""
-        host = _host(given[0]) if len(given) == 1 else None
+    def check_host(self, hosts: Sequence[str]) -> None:
+        """Raise WrongHost unless there is one Host header, with a name of the service."""
+        host = _host(hosts[0]) if len(hosts) == 1 else None
         if host is None or not self._knows(host):
             raise WrongHost(
-                f"this service is not called {given[0][:100] if given else ''!r}; where it should "
-                "be, name that in MESHWRIGHT_ALLOWED_HOSTS"
+                f"the Host header {hosts[0][:100] if hosts else ''!r} does not name this service. "
+                "Add the name to MESHWRIGHT_ALLOWED_HOSTS if it should"
             )
 
     def _knows(self, host: str) -> bool:
@@ -76,7 +76,7 @@ class Hosts:
 
 
 def _host(netloc: str) -> str | None:
-    """The name in `name:port`, without brackets; None of what is neither."""
+    """The name in `name:port`, without brackets; None for a malformed value."""
     if any(character in netloc for character in "@/?#\\") or not netloc.isascii():
         return None
     try:
@@ -96,5 +96,5 @@ def _is_address(host: str) -> bool:
 
 
 def _is_any(host: str) -> bool:
-    """Whether an address to listen on stands for all of a machine's."""
+    """Whether a listening address means all addresses of the machine."""
     return _is_address(host) and ipaddress.ip_address(host).is_unspecified

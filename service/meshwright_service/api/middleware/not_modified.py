@@ -1,8 +1,8 @@
-"""Documents that a caller has already: 304 before anything is routed or read.
+"""304 answers for immutable documents, before routing and without the database.
 
-Controllers and dashboards ask all the time for what they have. Documents never change, so that all
-there is to find out is whether the tenant still has this one. That is remembered for KEPT_S: so
-long, in each process, one that another process deleted is said to be unchanged.
+Clients often request documents that they have. Documents are immutable, so the only question is
+whether the tenant still has one. Each process caches that for KEPT_S; for that time a document that
+another process deleted is still answered with 304.
 """
 
 from __future__ import annotations
@@ -18,44 +18,44 @@ from meshwright_service.auth.principals import Principal
 from meshwright_service.common.lru_cache import Latest
 from meshwright_service.common.tenant import Tenant
 
-KEPT_S = 5.0  # chosen: as long as a key is remembered
-KEPT = 4096  # paths; chosen: of others the database is asked
+KEPT_S = 5.0  # chosen: equal to the cache of keys
+KEPT = 4096  # paths; chosen: others need a query of the database
 
 
 @dataclass(frozen=True, slots=True)
 class _MatchedRoute:
-    """As the router would have found it, for the metrics."""
+    """The route of a request that is answered before routing, for the metrics."""
 
     path: str
 
 
-class Shelves:
-    """The paths under which tenants lately had a document. Safe to share between threads."""
+class DocumentPaths:
+    """LRU cache of the paths at which tenants have a document. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._kept: Latest[tuple[Tenant, str], tuple[float, str]] = Latest(KEPT)
 
     def note(self, request: Request, tenant: Tenant) -> None:
-        """The tenant has what this request names; ask before the database is asked."""
+        """Cache that the tenant has the document of this request."""
         route = request.scope["route"].path
         self._kept.keep((tenant, request.scope["path"]), (time.monotonic() + KEPT_S, route))
 
     def route(self, tenant: Tenant, path: str) -> str | None:
-        """The route of the path, where the tenant has had a document there just before."""
-        found = self._kept.get((tenant, path))
-        return found[1] if found is not None and time.monotonic() < found[0] else None
+        """The route of the path, if the tenant is known to have a document there; else None."""
+        entry = self._kept.get((tenant, path))
+        return entry[1] if entry is not None and time.monotonic() < entry[0] else None
 
     def forget(self) -> None:
-        """Something was deleted."""
+        """Clear the cache, after a deletion."""
         self._kept = Latest(KEPT)
 
 
-class Unchanged:
-    """ASGI middleware, within the guard."""
+class NotModified:
+    """ASGI middleware inside the authentication: answers 304 for known documents."""
 
-    def __init__(self, app: ASGIApp, *, shelves: Shelves) -> None:
+    def __init__(self, app: ASGIApp, *, paths: DocumentPaths) -> None:
         self._app = app
-        self._shelves = shelves
+        self._paths = paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] == "GET" and not scope["query_string"]:
@@ -70,7 +70,7 @@ class Unchanged:
             await self._app(scope, receive, send)
         finally:
             if scope["type"] == "http" and scope["method"] == "DELETE":
-                self._shelves.forget()
+                self._paths.forget()
 
     def _route(self, request: Request) -> str | None:
         principal: Principal | None = getattr(request.state, "principal", None)
@@ -79,4 +79,4 @@ class Unchanged:
         path = request.scope["path"]
         if not etags.holds(request, path.rpartition("/")[2]):
             return None
-        return self._shelves.route(principal.tenant, path)
+        return self._paths.route(principal.tenant, path)

@@ -1,7 +1,7 @@
-"""Every request: its id, its line in the log, its place in the metrics, an answer to its fault.
+"""Request log: the id, the access log, the metrics and the unhandled exceptions of requests.
 
-The id is the caller's `X-Request-ID` where that is a plain word, else a new one; the answer has it,
-and so has every line that is logged on the way.
+The id is the client's `X-Request-ID` if it is a plain word, else a new one. The response and every
+log line of the request have it.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from meshwright_service.observability.process_metrics import Metrics
 log = logging.getLogger(__name__)
 HEADER = "X-Request-ID"
 WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,127}")
-# a document is never taken for a page, and no address of ours is told to anybody else
+# browsers must not sniff content types or send URLs of the service to other sites
 NO_GUESSES = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer"}
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
-QUIET = frozenset({"/healthz", "/readyz", "/metrics"})  # asked all the time, by machines
+QUIET = frozenset({"/healthz", "/readyz", "/metrics"})  # polled by monitoring
 
 
 class Requests:
-    """ASGI middleware, outside of all else."""
+    """ASGI middleware, the outermost one."""
 
     def __init__(self, app: ASGIApp, *, metrics: Metrics) -> None:
         self._app = app
@@ -40,13 +40,13 @@ class Requests:
             await self._app(scope, receive, send)
             return
         id_ = _id_of(Request(scope))
-        begun = time.perf_counter()
+        started_s = time.perf_counter()
         status, first_s = 0, None
 
         async def sending(message: Message) -> None:
             nonlocal status, first_s
             if message["type"] == "http.response.start":
-                status, first_s = message["status"], time.perf_counter() - begun
+                status, first_s = message["status"], time.perf_counter() - started_s
                 headers = MutableHeaders(scope=message)
                 headers[HEADER] = id_
                 headers.update(NO_GUESSES)
@@ -60,14 +60,14 @@ class Requests:
                 if first_s is None:
                     await answer(scope, receive, sending)
             finally:
-                seconds = time.perf_counter() - begun
+                seconds = time.perf_counter() - started_s
                 self._note(scope, status, seconds if first_s is None else first_s, seconds)
 
     def _note(self, scope: Scope, status: int, first_s: float, seconds: float) -> None:
         method = scope["method"] if scope["method"] in METHODS else "other"
         route = getattr(scope.get("route"), "path", "none")
-        said = str(status or "gone")  # the caller went before there was an answer
-        self._metrics.requests.labels(method, route, said).inc()
+        status_label = str(status or "gone")  # the client disconnected before a response
+        self._metrics.requests.labels(method, route, status_label).inc()
         self._metrics.request_seconds.labels(method, route).observe(first_s)
         principal = scope.get("state", {}).get("principal")
         log.log(
@@ -75,7 +75,7 @@ class Requests:
             "%s %s %s",
             method,
             scope["path"],
-            said,
+            status_label,
             extra={
                 "method": method,
                 "path": scope["path"],
@@ -88,7 +88,7 @@ class Requests:
 
 
 def _id_of(request: Request) -> str:
-    given = request.headers.getlist(HEADER)
-    if len(given) == 1 and WORD.fullmatch(given[0]):
-        return given[0]
+    ids = request.headers.getlist(HEADER)
+    if len(ids) == 1 and WORD.fullmatch(ids[0]):
+        return ids[0]
     return uuid.uuid4().hex

@@ -1,4 +1,4 @@
-"""Agents: they register, give signs of life, and ask for measurements."""
+"""Agents: registration, heartbeats and leases of measurements."""
 
 from __future__ import annotations
 
@@ -29,71 +29,73 @@ from meshwright_service.jobs.leases import Claim
 from meshwright_service.store.pagination import Paging
 
 router = APIRouter(prefix="/v1/agents", tags=["agents"])
-LOOK_S = 0.2  # between two looks for a measurement; chosen
-SIGNS = 5  # of life, before a lease runs out or an agent is silent; chosen
+LOOK_S = 0.2  # interval of looking for a measurement; chosen
+SIGNS = 5  # heartbeats within the duration of a lease; chosen
 UPLOAD: dict[int | str, dict[str, Any]] = {
-    200: {"model": Registered, "description": "It was registered already"},
-    201: {"model": Registered, "description": "It is registered; Location names it"},
+    200: {"model": Registered, "description": "The agent was registered before"},
+    201: {"model": Registered, "description": "The agent is registered; Location names it"},
 }
 
 
 @router.post("", responses=UPLOAD, summary="Register an agent", response_model=Registered)
 def post_agent(service: Service, by: Measurer, body: JsonBody) -> Response:
-    """Keep an agent, alive from now on; the same one again has the same id."""
+    """Register an agent, which is then alive. The id of an equal agent is the same."""
     agent = Agent.from_dict(body.json())
     created = service.agents.register(by, agent)
     due_s = min(service.leases.lease_s, service.agents.silent_s) / SIGNS
-    made = Registered(id=agent.id, heartbeat_s=due_s)
-    return told(made, created=created, location=f"/v1/agents/{agent.id}")
+    answer = Registered(id=agent.id, heartbeat_s=due_s)
+    return told(answer, created=created, location=f"/v1/agents/{agent.id}")
 
 
 @router.get("", response_model_exclude_none=True, summary="List agents")
 def list_agents(service: Service, by: Reader, page: Paging) -> AgentList:
-    """Agents, the newest first, alive or silent."""
-    found = service.agents.list(by.tenant, page)
-    return AgentList(agents=tuple(map(agent_of, found.items)), next_page_token=found.next_token)
+    """Agents, newest first, alive or silent."""
+    entries = service.agents.list(by.tenant, page)
+    return AgentList(agents=tuple(map(agent_of, entries.items)), next_page_token=entries.next_token)
 
 
 @router.get("/{agent}", response_model_exclude_none=True, summary="Read an agent")
 def get_agent(service: Service, by: Reader, agent: str) -> AgentEntry:
-    """One agent, with the topology that it found."""
+    """One agent, with the topology that it detected."""
     return agent_of(service.agents.get(by.tenant, agent))
 
 
-@router.post("/{agent}/heartbeat", summary="Give a sign of life")
+@router.post("/{agent}/heartbeat", summary="Send a heartbeat")
 def post_heartbeat(service: Service, by: Measurer, agent: str, body: JsonBody) -> HeartbeatAnswer:
-    """Note that the agent lives; prolong the lease of what it measures, and keep its progress."""
-    given = Heartbeat.from_dict(body.json())
+    """Record that the agent is alive, renew the lease of its measurement and store its progress."""
+    heartbeat = Heartbeat.from_dict(body.json())
     service.agents.hear(by, agent)
-    if given.measurement is None or given.attempt is None:
+    if heartbeat.measurement is None or heartbeat.attempt is None:
         return HeartbeatAnswer(holds=False)
-    claim = claim_of(service, by, agent, given.measurement, given.attempt)
+    claim = claim_of(service, by, agent, heartbeat.measurement, heartbeat.attempt)
     holds = service.leases.renew(claim)
     if not holds:
         cancellation.let_go(service.database, claim)
-    elif given.progress is not None:
-        service.leases.progress(claim, given.progress)
+    elif heartbeat.progress is not None:
+        service.leases.progress(claim, heartbeat.progress)
     return HeartbeatAnswer(holds=holds)
 
 
-@router.post("/{agent}/lease", response_model_exclude_none=True, summary="Ask for a measurement")
+@router.post("/{agent}/lease", response_model_exclude_none=True, summary="Lease a measurement")
 async def post_lease(
     request: Request,
     service: Service,
     by: Measurer,
     agent: str,
-    wait: Annotated[float, Query(ge=0, le=3600, description="Seconds to wait for one")] = 0,
+    wait: Annotated[
+        float, Query(ge=0, le=3600, description="Seconds to wait for a measurement")
+    ] = 0,
 ) -> LeaseAnswer:
-    """The oldest measurement that the agent may take, leased to it; nothing once the time is over.
+    """Lease the oldest measurement that the agent may take; empty after the wait.
 
-    A lease that ran out is taken over here. The wait is a sign of life.
+    The request takes over expired leases. A waiting agent counts as alive.
     """
-    own = await run_in_threadpool(service.agents.hear, by, agent)
+    registered = await run_in_threadpool(service.agents.hear, by, agent)
     if wait <= 0:
-        claim = await run_in_threadpool(_claim, service, by, agent, own.backend)
-        return _leased(service, claim)
+        claim = await run_in_threadpool(_claim, service, by, agent, registered.backend)
+        return _lease_answer(service, claim)
     with service.waits.one(by.tenant):
-        return await _wait(request, service, by, agent, own.backend, wait)
+        return await _wait(request, service, by, agent, registered.backend, wait)
 
 
 async def _wait(
@@ -104,13 +106,13 @@ async def _wait(
     )
     while True:
         claim = await run_in_threadpool(_claim, service, by, agent, backend)
-        left = deadline - time.monotonic()
-        if claim is None and left > 0 and not service.stopping.is_set():
+        left_s = deadline - time.monotonic()
+        if claim is None and left_s > 0 and not service.stopping.is_set():
             if await request.is_disconnected():
                 return LeaseAnswer()
-            await asyncio.sleep(min(LOOK_S, left))
+            await asyncio.sleep(min(LOOK_S, left_s))
             continue
-        return _leased(service, claim)
+        return _lease_answer(service, claim)
 
 
 def _claim(service: State, by: Principal, agent: str, backend: str) -> Claim | None:
@@ -118,7 +120,7 @@ def _claim(service: State, by: Principal, agent: str, backend: str) -> Claim | N
     return service.leases.claim(agent, mine) if service.leases.has_work(mine) else None
 
 
-def _leased(service: State, claim: Claim | None) -> LeaseAnswer:
+def _lease_answer(service: State, claim: Claim | None) -> LeaseAnswer:
     if claim is None:
         return LeaseAnswer()
     return LeaseAnswer(

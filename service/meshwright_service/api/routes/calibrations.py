@@ -1,4 +1,4 @@
-"""Calibrations: upload, browse, read."""
+"""Calibrations: upload, list, read and delete; their residuals."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ ONE: dict[int | str, dict[str, Any]] = {200: {"model": Calibration}}
 
 @router.post("", responses=UPLOAD, summary="Upload a calibration", response_model=UploadAnswer)
 def post_calibration(service: Service, by: Planner, body: JsonBody) -> Response:
-    """Store a calibration: 201, or 200 where it was there already."""
-    given = Calibration.from_dict(body.json())
-    return upload(service, by, given, "/v1/calibrations", put=calibrations.put)
+    """Store a calibration: 201, or 200 if it was stored before."""
+    calibration = Calibration.from_dict(body.json())
+    return upload(service, by, calibration, "/v1/calibrations", put=calibrations.put)
 
 
 @router.get("", response_model_exclude_none=True, summary="List calibrations")
@@ -41,15 +41,17 @@ def list_calibrations(
     page: Paging,
     topology: Annotated[str | None, Query(max_length=100)] = None,
 ) -> CalibrationList:
-    """Calibrations, the newest first. topology: the id of the one that they were measured in."""
+    """Calibrations, newest first. topology: the id of the topology of their measurement."""
     with service.database.reading() as connection:
-        found = calibrations.list_calibrations(connection, by.tenant, page, topology)
-        of = calibrations.topologies_of(connection, by.tenant, [own.id for own in found.items])
+        listed = calibrations.list_calibrations(connection, by.tenant, page, topology)
+        topologies = calibrations.topologies_of(
+            connection, by.tenant, [entry.id for entry in listed.items]
+        )
     entries = (
-        CalibrationEntry(**dict(entry_of(own)), topologies=of.get(own.id, ()))
-        for own in found.items
+        CalibrationEntry(**dict(entry_of(entry)), topologies=topologies.get(entry.id, ()))
+        for entry in listed.items
     )
-    return CalibrationList(calibrations=tuple(entries), next_page_token=found.next_token)
+    return CalibrationList(calibrations=tuple(entries), next_page_token=listed.next_token)
 
 
 @router.get("/{calibration}", responses=ONE, summary="Read a calibration")
@@ -60,20 +62,20 @@ def get_calibration(request: Request, service: Service, by: Reader, calibration:
 
 @router.get("/{calibration}/residuals", summary="Compare a calibration with its samples")
 def get_residuals(service: Service, by: Reader, calibration: str) -> Residuals:
-    """Predicted over measured, kind by kind; nothing of a calibration that was not fitted."""
+    """Predicted over measured time by kind; empty for a calibration that was not fitted."""
     with service.database.reading() as connection:
-        own = documents.parsed(connection, by.tenant, Calibration, calibration)
-        samples = None if own.fitted is None else own.fitted.samples
+        fitted_calibration = documents.parsed(connection, by.tenant, Calibration, calibration)
+        samples = None if fitted_calibration.fitted is None else fitted_calibration.fitted.samples
         if samples is None or not documents.exists(connection, by.tenant, Samples.prefix, samples):
             return Residuals(calibration=calibration)
         measured = documents.parsed(connection, by.tenant, Samples, samples)
-    return residuals_of(own, measured)
+    return residuals_of(fitted_calibration, measured)
 
 
 @router.delete("/{calibration}", status_code=204, responses=IN_USE, summary="Delete a calibration")
 def delete_calibration(service: Service, by: Admin, calibration: str) -> Response:
-    """Delete a calibration, the measurement that it came of, and the jobs that found no plan with
-    it. 409 while a plan or an open job needs it."""
+    """Delete a calibration, its measurement, and its jobs without a plan. 409 while a plan or an
+    open job needs it."""
     with service.database.writing() as connection:
         deletion.delete_calibration(connection, by.tenant, calibration, service.database.now)
     return Response(status_code=204)

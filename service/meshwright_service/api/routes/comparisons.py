@@ -1,4 +1,4 @@
-"""Comparisons: two plans beside each other. Nothing of them is stored."""
+"""Comparisons of two plans, computed on request and not stored."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def get_comparison(
     by: Reader,
     plan: Annotated[list[str], Query(description="Ids of two stored plans: plan=a&plan=b")],
 ) -> Response:
-    """Totals of both, and the ops that differ, repeats folded."""
+    """Totals of both plans, and the ops that differ, with repeats folded."""
     if len(plan) != 2:
         raise ParameterError(f"plan is given twice, for two plans; got {len(plan)}")
-    first, second = (service.inspected.of(by.tenant, own) for own in plan)
-    made = compare_plans(first.plan, first.graph, second.plan, second.graph)
-    return etags.recent(request, made)
+    first, second = (service.inspected.of(by.tenant, id_) for id_ in plan)
+    comparison = compare_plans(first.plan, first.graph, second.plan, second.graph)
+    return etags.recent(request, comparison)

@@ -1,4 +1,4 @@
-"""Cost graphs of other compilers: solve, browse, read, delete; and their solutions."""
+"""Cost graphs of other compilers and their solutions: solve, list, read and delete."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ router = APIRouter(tags=["cost graphs"])
 SOLVED: dict[int | str, dict[str, Any]] = {
     200: {
         "model": CostGraphSolution | JobResource,
-        "description": "The solution, or the job that has ended without one",
+        "description": "The solution, or the job that ended without one",
     },
     202: {
         "model": JobResource,
@@ -52,14 +52,14 @@ async def solve(
     by: Planner,
     raw: ArrivedCostGraph,
     accepted: Annotated[Acceptance, Depends(read_acceptance)],
-    fresh: Annotated[bool, Query(description="Search again, whatever is stored")] = False,
+    fresh: Annotated[bool, Query(description="Search again and ignore stored answers")] = False,
     prefer: Annotated[str | None, Header(description="wait=N: answer after N seconds")] = None,
     idempotency_key: Given = None,
 ) -> Response:
     """Choose a strategy for every node of a cost graph, at the least cost within its usage limit.
 
-    The stored solution answers, or a job that searches. An infeasible cost graph has a solution
-    that says so.
+    The answer is a stored solution or a job that searches. An infeasible cost graph has a solution
+    with that status.
     """
     acceptance = None if fresh else accepted
     once = Once.of(idempotency_key, "solve", acceptance, raw.encoding, body=raw.data)
@@ -78,20 +78,20 @@ async def solve(
 
 @router.get("/v1/cost-graphs", response_model_exclude_none=True, summary="List cost graphs")
 def list_cost_graphs(service: Service, by: Reader, page: Paging) -> CostGraphList:
-    """Cost graphs that were to be solved, the newest first."""
+    """Submitted cost graphs, newest first."""
     listed = entries(service, by.tenant, CostGraphFile.prefix, page)
     return CostGraphList(cost_graphs=listed.items, next_page_token=listed.next_token)
 
 
 @router.get("/v1/cost-graphs/{cost_graph}", responses=GRAPH, summary="Read a cost graph")
 def get_cost_graph(request: Request, service: Service, by: Reader, cost_graph: str) -> Response:
-    """A cost graph in canonical form, without the options that came with it."""
+    """A cost graph in canonical form, without the options of its request."""
     return read_document(request, service, by.tenant, CostGraphFile.prefix, cost_graph)
 
 
 @router.get("/v1/cost-graphs/{cost_graph}/summary", summary="Summarize a cost graph")
 def get_summary(service: Service, by: Reader, cost_graph: str) -> DocumentEntry:
-    """Counts, and the usage limit."""
+    """The counts and the usage limit of a cost graph."""
     with service.database.reading() as connection:
         return entry_of(documents.entry(connection, by.tenant, CostGraphFile.prefix, cost_graph))
 
@@ -109,7 +109,7 @@ def delete_cost_graph(service: Service, by: Admin, cost_graph: str) -> Response:
 
 @router.get("/v1/solutions/{solution}", responses=SOLUTION, summary="Read a solution")
 def get_solution(request: Request, service: Service, by: Reader, solution: str) -> Response:
-    """The choice, its cost, the lower bound, and what is proved."""
+    """The choice, its cost, the lower bound and the status."""
     return read_document(request, service, by.tenant, CostGraphSolution.prefix, solution)
 
 
@@ -124,7 +124,7 @@ def get_solution_summary(service: Service, by: Reader, solution: str) -> Documen
     "/v1/solutions/{solution}", status_code=204, responses=IN_USE, summary="Delete a solution"
 )
 def delete_solution(service: Service, by: Admin, solution: str) -> Response:
-    """Delete a solution, and the jobs that found it; the cost graph stays."""
+    """Delete a solution and its jobs; the cost graph stays."""
     with service.database.writing() as connection:
         deletion.delete_solution(connection, by.tenant, solution, service.database.now)
     return Response(status_code=204)

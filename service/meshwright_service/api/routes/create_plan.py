@@ -1,4 +1,4 @@
-"""POST /v1/plan: the front door."""
+"""POST /v1/plan: request a plan."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ router = APIRouter(tags=["plan"])
 
 
 class PlanRequest(Wishes):
-    """What is asked: documents inline or by id, a topology also by the name of a preset.
+    """A planning request: documents inline or by id, a topology also by the name of a preset.
 
-    from_plan, steps: of a job that runs, by the id of its plan, and so many steps are left: moving
-    from there counts.
+    from_plan: the id of the plan of a running job, whose migration the objective includes. steps:
+    the number of remaining steps of that job.
     """
 
     graph: Graph | str
@@ -48,7 +48,7 @@ class PlanRequest(Wishes):
 ANSWERS: dict[int | str, dict[str, Any]] = {
     200: {
         "model": Plan | JobResource,
-        "description": "The plan, or the job that found that none fits",
+        "description": "The plan, or the job that ended without one",
     },
     202: {
         "model": JobResource,
@@ -59,25 +59,25 @@ BODY = {"requestBody": {"required": True, "content": {"application/json": {}}}}
 
 
 @router.post("/plan", responses=ANSWERS, openapi_extra=BODY, include_in_schema=False)
-@router.post("/v1/plan", responses=ANSWERS, openapi_extra=BODY, summary="Ask for a plan")
+@router.post("/v1/plan", responses=ANSWERS, openapi_extra=BODY, summary="Request a plan")
 async def plan(
     request: Request,
     service: Service,
     by: Planner,
     raw: ArrivedBody,
     accepted: Annotated[Acceptance, Depends(read_acceptance)],
-    fresh: Annotated[bool, Query(description="Search again, whatever is stored")] = False,
+    fresh: Annotated[bool, Query(description="Search again and ignore stored answers")] = False,
     prefer: Annotated[str | None, Header(description="wait=N: answer after N seconds")] = None,
     idempotency_key: Given = None,
 ) -> Response:
-    """Find a stored plan or queue a search for one; with `verify`, execute it too."""
+    """Return a stored plan or queue a search; with `verify`, execute the plan too."""
     wait_s = preferred_wait_s(prefer)
     acceptance = None if fresh else accepted
     once = Once.of(idempotency_key, "plan", acceptance, raw.encoding, body=raw.data)
     submission = Submission(service, by, acceptance, once)
     known = None
     if submission.may_be_known:
-        known = await run_in_threadpool(_known, request, submission, raw)
+        known = await run_in_threadpool(_cached_answer, request, submission, raw)
     if known is None:
         async with raw.reading(request) as body:
             submitted = await run_in_threadpool(submission.of_body, body)
@@ -99,10 +99,10 @@ async def plan(
     return await run_in_threadpool(_response, request, service, by.tenant, submitted)
 
 
-def _known(
+def _cached_answer(
     request: Request, submission: Submission, raw: RawBody
 ) -> tuple[Submitted, Response] | None:
-    """The job of a body that came lately, and its answer, in one change of threads."""
+    """The job of a body in the request cache, and the response, in one thread switch."""
     submitted = submission.of_known_body(raw.encoding, raw.data)
     if submitted is None:
         return None

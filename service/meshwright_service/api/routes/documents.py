@@ -1,4 +1,4 @@
-"""What uploads and reads of documents have in common."""
+"""Shared handlers for uploads, reads and lists of documents."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from meshwright_service.store import documents
 from meshwright_service.store.pagination import Page, PageRequest
 
 UPLOAD: dict[int | str, dict[str, Any]] = {
-    200: {"model": UploadAnswer, "description": "It was stored already"},
-    201: {"model": UploadAnswer, "description": "It is stored; Location names it"},
+    200: {"model": UploadAnswer, "description": "The document was stored before"},
+    201: {"model": UploadAnswer, "description": "The document is stored; Location names it"},
 }
 D = TypeVar("D", bound=Document)
 D_in = TypeVar("D_in", bound=Document, contravariant=True)
 
 
 class Put(Protocol[D_in]):
-    """Stores a document of a kind; False where the tenant had it already."""
+    """Stores a document of a kind; returns False if the tenant had it."""
 
     def __call__(
         self, connection: Connection, tenant: Tenant, document: D_in, /, *,
@@ -37,27 +37,27 @@ class Put(Protocol[D_in]):
 
 PROBLEM = {"$ref": "#/components/schemas/Problem"}
 IN_USE: dict[int | str, dict[str, Any]] = {
-    204: {"description": "It is deleted"},
-    409: {"description": "Something else needs it", "content": {MEDIA_TYPE: {"schema": PROBLEM}}},
+    204: {"description": "Deleted"},
+    409: {"description": "Another resource needs it", "content": {MEDIA_TYPE: {"schema": PROBLEM}}},
 }
 
 
 def upload(
-    service: State, by: Principal, document: D, shelf: str, *, put: Put[D] | None = None
+    service: State, by: Principal, document: D, path: str, *, put: Put[D] | None = None
 ) -> Response:
-    """Store a document that a client sent."""
+    """Store a document of a client; `path` is the path of its collection."""
     id_ = document.id
     with service.database.writing() as connection:
         created = (put or documents.put)(connection, by.tenant, document, now=service.database.now)
         entry = documents.entry(connection, by.tenant, document.prefix, id_)
-    made = UploadAnswer(id=id_, name=entry.name, summary=entry.summary)
-    return told(made, created=created, location=f"{shelf}/{id_}")
+    answer = UploadAnswer(id=id_, name=entry.name, summary=entry.summary)
+    return told(answer, created=created, location=f"{path}/{id_}")
 
 
-def told(made: BaseModel, *, created: bool, location: str | None = None) -> Response:
-    """What came of an upload: 201, or 200 where it was there already."""
+def told(answer: BaseModel, *, created: bool, location: str | None = None) -> Response:
+    """The response of an upload: 201 if it created the resource, else 200."""
     return Response(
-        made.model_dump_json(),
+        answer.model_dump_json(),
         status_code=201 if created else 200,
         media_type="application/json",
         headers={} if location is None else {"Location": location},
@@ -65,19 +65,19 @@ def told(made: BaseModel, *, created: bool, location: str | None = None) -> Resp
 
 
 def entries(service: State, tenant: Tenant, kind: str, page: PageRequest) -> Page[DocumentEntry]:
-    """Documents of a kind, the newest first."""
+    """Documents of a kind, newest first."""
     with service.database.reading() as connection:
-        found = documents.list_documents(connection, tenant, kind, page)
-    return Page(tuple(map(entry_of, found.items)), found.next_token)
+        listed = documents.list_documents(connection, tenant, kind, page)
+    return Page(tuple(map(entry_of, listed.items)), listed.next_token)
 
 
 def read_document(
     request: Request, service: State, tenant: Tenant, kind: str, id_: str
 ) -> Response:
-    """A stored document, or 304 where the caller has it."""
+    """The response with a stored document, or 304 if the client has it."""
     with service.database.reading() as connection:
         if etags.holds(request, id_) and documents.exists(connection, tenant, kind, id_):
-            service.shelves.note(request, tenant)
+            service.document_paths.note(request, tenant)
             return etags.not_modified(id_)
         packed = documents.read_packed(connection, tenant, kind, id_)
     return etags.stored_document(request, id_, packed)

@@ -1,4 +1,4 @@
-"""What happens to a job, as server-sent events."""
+"""The events of a job as server-sent events."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from meshwright_service.jobs import events as job_events
 from meshwright_service.jobs.jobs import has_ended
 
 router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
-LOOK_S = 10.0  # chosen: a look without a change, whatever was missed
-AT_ONCE = 500  # events that are read in one go; chosen
+LOOK_S = 10.0  # chosen: maximum interval of reading the events, in case a wake-up is missed
+AT_ONCE = 500  # events in one query; chosen
 STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "content": {
@@ -32,34 +32,34 @@ STREAM: dict[int | str, dict[str, Any]] = {
                 '"done":3,"total":8}}\nid: 7\n\n'
             }
         },
-        "description": "Events until nothing more will come of the job; the last one is the job",
+        "description": "Events until the job can no longer change; the last event is the job",
     }
 }
 
 
-def existing(service: Service, by: Reader, job: str) -> str:
-    """The id of a job that is there: of one that is not, the answer is no stream."""
+def existing_job(service: Service, by: Reader, job: str) -> str:
+    """The id of an existing job; raises NotFound before the stream starts."""
     service.jobs.get(by.tenant, job)
     return job
 
 
-async def waiting(service: Service, by: Reader) -> AsyncIterator[None]:
-    """One of the tenant's requests that wait, as long as the stream lasts."""
+async def counted_wait(service: Service, by: Reader) -> AsyncIterator[None]:
+    """Count the stream as a waiting request of the tenant."""
     with service.waits.one(by.tenant):
         yield
 
 
-async def seen(
+async def last_seen(
     last_event_id: Annotated[
-        str | None, Header(description="The id of the last event that was read")
+        str | None, Header(description="The id of the last received event")
     ] = None,
 ) -> int:
-    """The number of the last event that the caller has."""
+    """The number of the last event that the client has; 0 for none."""
     if not last_event_id:
         return 0
     if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) < 10):
         raise ParameterError(
-            f"Last-Event-ID {last_event_id[:40]!r} is no id of an event; take them as they come"
+            f"Last-Event-ID {last_event_id[:40]!r} is not the id of an event. Use a received id"
         )
     return int(last_event_id)
 
@@ -71,38 +71,38 @@ async def seen(
 async def events(
     service: Service,
     by: Reader,
-    job: Annotated[str, Depends(existing)],
-    after: Annotated[int, Depends(seen)],
-    _: Annotated[None, Depends(waiting)],
+    job: Annotated[str, Depends(existing_job)],
+    after: Annotated[int, Depends(last_seen)],
+    _: Annotated[None, Depends(counted_wait)],
 ) -> AsyncIterator[ServerSentEvent]:
-    """State, progress, plan and solution of a job as they change, from the first or from
-    Last-Event-ID on."""
+    """State, progress, plan and solution of a job as they change, from the first event or after
+    Last-Event-ID."""
 
     def look() -> tuple[Row[Any], list[Row[Any]]]:
         return _look(service, by.tenant, job, after)
 
     with service.watch.follow(by.tenant, job) as follower:
-        row, found = await run_in_threadpool(look)
+        row, new_events = await run_in_threadpool(look)
         while True:
-            for event in found:
+            for event in new_events:
                 after = event.seq
-                yield _told(event)
-            if len(found) < AT_ONCE:
+                yield _sse(event)
+            if len(new_events) < AT_ONCE:
                 if has_ended(row) or service.stopping.is_set():
-                    said = job_of(row).model_dump_json(exclude_none=True)
-                    yield ServerSentEvent(event="job", raw_data=said)
+                    job_json = job_of(row).model_dump_json(exclude_none=True)
+                    yield ServerSentEvent(event="job", raw_data=job_json)
                     return
                 await follower.change(LOOK_S)
-            row, found = await follower.read(("events", after), look)
+            row, new_events = await follower.read(("events", after), look)
 
 
 def _look(service: State, tenant: Tenant, job: str, after: int) -> tuple[Row[Any], list[Row[Any]]]:
-    row = service.jobs.get(tenant, job)  # first: what comes behind it is seen
+    row = service.jobs.get(tenant, job)  # before the events, so that none of an ended job is missed
     with service.database.reading() as connection:
         return row, list(job_events.after(connection, job, after, AT_ONCE))
 
 
-def _told(event: Row[Any]) -> ServerSentEvent:
+def _sse(event: Row[Any]) -> ServerSentEvent:
     (kind,) = {"state", "progress", "plan", "solution"} & set(event.body)
     body = {"at": time_of(event.at), "attempt": event.attempt, **event.body}
     return ServerSentEvent(

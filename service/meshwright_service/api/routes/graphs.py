@@ -1,4 +1,4 @@
-"""Graphs: upload, browse, read."""
+"""Graphs: upload, list, read and delete."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ ONE: dict[int | str, dict[str, Any]] = {200: {"model": Graph}}
 
 @router.post("", responses=UPLOAD, summary="Upload a graph", response_model=UploadAnswer)
 def post_graph(service: Service, by: Planner, body: JsonBody) -> Response:
-    """Store an operator graph: 201, or 200 where it was there already."""
+    """Store an operator graph: 201, or 200 if it was stored before."""
     graph = Graph.from_dict(body.json())
     body.limits.check_graph(graph)
     check_rules(graph)
@@ -31,9 +31,9 @@ def post_graph(service: Service, by: Planner, body: JsonBody) -> Response:
 
 @router.get("", response_model_exclude_none=True, summary="List graphs")
 def list_graphs(service: Service, by: Reader, page: Paging) -> GraphList:
-    """Graphs, the newest first."""
-    found = entries(service, by.tenant, "graph", page)
-    return GraphList(graphs=found.items, next_page_token=found.next_token)
+    """Graphs, newest first."""
+    listed = entries(service, by.tenant, "graph", page)
+    return GraphList(graphs=listed.items, next_page_token=listed.next_token)
 
 
 @router.get("/{graph}", responses=ONE, summary="Read a graph")
@@ -44,15 +44,14 @@ def get_graph(request: Request, service: Service, by: Reader, graph: str) -> Res
 
 @router.delete("/{graph}", status_code=204, responses=IN_USE, summary="Delete a graph")
 def delete_graph(service: Service, by: Admin, graph: str) -> Response:
-    """Delete a graph, and the jobs that found no plan for it. 409 while a plan or an open job needs
-    it."""
+    """Delete a graph and its jobs without a plan. 409 while a plan or an open job needs it."""
     with service.database.writing() as connection:
         deletion.delete_input(connection, by.tenant, "graph", graph, service.database.now)
     return Response(status_code=204)
 
 
-@router.get("/{graph}/summary", summary="Summarise a graph")
+@router.get("/{graph}/summary", summary="Summarize a graph")
 def get_summary(service: Service, by: Reader, graph: str) -> DocumentEntry:
-    """Counts, parameters and repeated blocks."""
+    """The counts, parameters and repeated blocks of a graph."""
     with service.database.reading() as connection:
         return entry_of(documents.entry(connection, by.tenant, "graph", graph))

@@ -1,4 +1,4 @@
-"""Whether the process lives and whether it can work."""
+"""Health checks: liveness and readiness."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from meshwright_service.api.state import Service, State
 from meshwright_service.store.database import AWAY, Database
 from meshwright_service.store.tables import ChoreRow
 
-PROBE = "probe"  # of whether the store can be written
-LEAST_FREE_BYTES = 16 * 2**20  # chosen: on the disk of a SQLite store, for its log and some plans
+PROBE = "probe"  # name of the row that tests writes
+LEAST_FREE_BYTES = 16 * 2**20  # chosen: disk space for the log of a SQLite store and some plans
 router = APIRouter(tags=["health"])
 
 
-@router.get("/healthz", summary="Is the process alive")
+@router.get("/healthz", summary="Check liveness")
 async def healthz() -> dict[str, str]:
-    """Answers as long as the process does: on the event loop, whatever its threads wait for."""
+    """Liveness: answers from the event loop, independent of the threads."""
     return {"status": "ok"}
 
 
-@router.get("/readyz", summary="Can the service work")
+@router.get("/readyz", summary="Check readiness")
 def readyz(service: Service) -> dict[str, str]:
-    """The database answers, has the newest schema and takes writes, and the workers run; else 503,
-    and why."""
+    """Readiness: the database answers, has the current schema and accepts writes, and the workers
+    run; else 503 with the reason."""
     missing = list(_missing(service))
     if missing:
         raise Unavailable("; ".join(missing))
@@ -42,13 +42,13 @@ def _missing(service: State) -> Iterator[str]:
     if dead and not service.stopping.is_set():
         yield f"{dead} of {len(service.workers)} workers have ended"
     try:
-        found, newest = service.database.revision(), service.database.newest()
+        revision, newest = service.database.revision(), service.database.newest()
     except SQLAlchemyError as failure:
         yield f"the database does not answer: {type(failure).__name__}"
         return
-    if found != newest:
+    if revision != newest:
         yield (
-            f"the database has the schema {found or 'of nothing'}, this program needs {newest}: "
+            f"the database has the schema {revision or 'of nothing'}, this program needs {newest}: "
             "meshwright-server db upgrade"
         )
         return
@@ -56,7 +56,7 @@ def _missing(service: State) -> Iterator[str]:
 
 
 def _unwritable(database: Database) -> Iterator[str]:
-    """Why the store takes no writes. After one that failed, another one is tried."""
+    """The reasons why the store accepts no writes; a failed write is retried first."""
     if database.write_failure is not None:
         with suppress(*AWAY), database.writing() as connection:
             connection.execute(delete(ChoreRow).where(ChoreRow.name == PROBE))

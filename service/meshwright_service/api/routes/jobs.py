@@ -1,4 +1,4 @@
-"""Jobs: searches under way and what came of them."""
+"""Jobs: list, read, wait and cancel."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ router = APIRouter(prefix="/v1/jobs", tags=["jobs"])
 Filter = Annotated[str | None, Query(max_length=100)]
 Glob = Annotated[str | None, Query(min_length=1, max_length=200, description="`*` and `?`")]
 WAIT = re.compile(r"(?:^|[,;\s])wait\s*=\s*(\d{1,6})\b")
-CALLER_S = 2.0  # chosen: between two looks whether the caller is still there
+CALLER_S = 2.0  # chosen: interval of checking that the client is connected
 
 
 @router.get("", response_model_exclude_none=True, summary="List jobs")
@@ -39,8 +39,8 @@ def list_jobs(
     model: Glob = None,
     topology: Filter = None,
 ) -> JobList:
-    """Jobs, the newest first. state: one of these; model: a glob of names of graphs; since, until:
-    when they were asked for."""
+    """Jobs, newest first. state: any of these states. model: a glob on the names of graphs. since,
+    until: the time of the submission."""
     wanted = JobFilter(state, kind, outcome, model, topology, period)
     rows = service.jobs.list(by.tenant, page, wanted)
     return JobList(jobs=tuple(map(job_of, rows.items)), next_page_token=rows.next_token)
@@ -52,20 +52,22 @@ async def get_job(
     service: Service,
     by: Reader,
     job: str,
-    wait: Annotated[float, Query(ge=0, le=3600, description="Seconds to wait for its end")] = 0,
+    wait: Annotated[
+        float, Query(ge=0, le=3600, description="Seconds to wait for the end of the job")
+    ] = 0,
 ) -> JobResource:
-    """One job; with `wait`, once nothing more will come of it or the time is over."""
+    """One job; with `wait`, after it can no longer change or after the wait."""
     return job_of(await wait_for(request, service, by.tenant, job, wait, has_ended))
 
 
 @router.post("/{job}/cancel", response_model_exclude_none=True, summary="Cancel a job")
 def cancel_job(service: Service, by: Planner, job: str) -> JobResource:
-    """End a job; what has ended stays as it is. The best plan so far may follow in a moment."""
+    """Cancel a job; an ended job is unchanged. The best plan so far may be stored afterward."""
     return job_of(service.jobs.cancel(by.tenant, job))
 
 
 def preferred_wait_s(prefer: str | None) -> float | None:
-    """The seconds that a Prefer header asks to wait; None where it asks for no wait."""
+    """The wait of a Prefer header, in seconds; None without one."""
     preference = WAIT.search(prefer or "")
     return None if preference is None else float(preference.group(1))
 
@@ -76,13 +78,13 @@ async def wait_for(
     tenant: Tenant,
     job: str,
     seconds: float,
-    what: Callable[[Row[Any]], bool],
+    is_done: Callable[[Row[Any]], bool],
 ) -> Row[Any]:
-    """The job once `what` is so, the time is over, the caller has gone or the service stops."""
+    """The job after `is_done`, the wait, a disconnection of the client or a stop of the service."""
     if seconds <= 0:
         return await run_in_threadpool(service.jobs.get, tenant, job)
     with service.waits.one(tenant):
-        return await _wait_for(request, service, tenant, job, seconds, what)
+        return await _wait_for(request, service, tenant, job, seconds, is_done)
 
 
 async def _wait_for(
@@ -91,7 +93,7 @@ async def _wait_for(
     tenant: Tenant,
     job: str,
     seconds: float,
-    what: Callable[[Row[Any]], bool],
+    is_done: Callable[[Row[Any]], bool],
 ) -> Row[Any]:
     deadline = time.monotonic() + min(seconds, service.settings.max_wait_s)
 
@@ -100,11 +102,11 @@ async def _wait_for(
 
     with service.watch.follow(tenant, job) as follower:
         row = await run_in_threadpool(get)
-        if what(row) or service.stopping.is_set():
+        if is_done(row) or service.stopping.is_set():
             return row
-        while (left := deadline - time.monotonic()) > 0:
-            await follower.change(min(left, CALLER_S))
+        while (left_s := deadline - time.monotonic()) > 0:
+            await follower.change(min(left_s, CALLER_S))
             row = await follower.read("row", get)
-            if what(row) or service.stopping.is_set() or await request.is_disconnected():
+            if is_done(row) or service.stopping.is_set() or await request.is_disconnected():
                 return row
     return await run_in_threadpool(get)

@@ -1,4 +1,4 @@
-"""Keys of the caller's tenant; those of other tenants are made in the shell of the service."""
+"""API keys of the caller's tenant; `meshwright-server keys` manages those of all tenants."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ YEAR_S = 365 * 86400.0
 
 
 class KeyRequest(Document):
-    """A key that is wished for. expires_s: after so long it works no more; never by default."""
+    """A request for a key. expires_s: its lifetime in seconds; unlimited by default."""
 
     prefix: ClassVar[str] = "keyrequest"
 
@@ -32,7 +32,7 @@ class KeyRequest(Document):
 
 
 class KeyEntry(BaseModel):
-    """A key without its secret. prefix: how that begins. used_at: about when, last."""
+    """A key without its secret. prefix: of the secret. used_at: approximate time of last use."""
 
     id: str
     name: str
@@ -45,7 +45,7 @@ class KeyEntry(BaseModel):
 
 
 class NewKey(KeyEntry):
-    """A key with its secret, which is shown this once."""
+    """A key with its secret, which is shown only once."""
 
     key: str
 
@@ -61,36 +61,36 @@ MADE: dict[int | str, dict[str, Any]] = {201: {"description": "The key, with its
 
 
 @router.post(
-    "", status_code=201, responses=MADE, summary="Make a key", response_model_exclude_none=True
+    "", status_code=201, responses=MADE, summary="Create a key", response_model_exclude_none=True
 )
 def post_key(service: Service, by: Admin, response: Response, body: JsonBody) -> NewKey:
-    """Make a key for the caller's tenant; its secret stands in this answer and nowhere else."""
-    asked = KeyRequest.from_dict(body.json())
-    made, secret = service.keys.create(
-        by.tenant, name=asked.name, scopes=asked.scopes, expires_s=asked.expires_s
+    """Create a key for the caller's tenant. Only this answer shows its secret."""
+    key_request = KeyRequest.from_dict(body.json())
+    key, secret = service.keys.create(
+        by.tenant, name=key_request.name, scopes=key_request.scopes, expires_s=key_request.expires_s
     )
     service.authentication.forget()
     response.headers["Cache-Control"] = "no-store"
-    return NewKey(**key_entry_of(made).model_dump(), key=secret)
+    return NewKey(**key_entry_of(key).model_dump(), key=secret)
 
 
 @router.get("", response_model_exclude_none=True, summary="List keys")
 def list_keys(service: Service, by: Admin, page: Paging) -> KeyList:
-    """The tenant's keys, the newest first, revoked ones too."""
-    found = service.keys.list(by.tenant, page)
-    return KeyList(keys=tuple(map(key_entry_of, found.items)), next_page_token=found.next_token)
+    """The keys of the tenant, newest first, including revoked keys."""
+    listed = service.keys.list(by.tenant, page)
+    return KeyList(keys=tuple(map(key_entry_of, listed.items)), next_page_token=listed.next_token)
 
 
 @router.delete("/{key}", response_model_exclude_none=True, summary="Revoke a key")
 def delete_key(service: Service, by: Admin, key: str) -> KeyEntry:
-    """End a key, for good; the second time changes nothing."""
+    """Revoke a key permanently; idempotent."""
     revoked = service.keys.revoke(by.tenant, key)
     service.authentication.forget()
     return key_entry_of(revoked)
 
 
 def key_entry_of(key: Key) -> KeyEntry:
-    """A key as the API shows it."""
+    """The API's representation of a key."""
     return KeyEntry(
         id=key.id,
         name=key.name,

@@ -1,4 +1,4 @@
-"""Labels: what people call a plan. The document never changes, its labels do."""
+"""Labels of plans, which can change, unlike the document of a plan."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Label = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_label
 
 
 class LabelChange(Document):
-    """Labels that a plan gets, and those that it loses; what is in both it has."""
+    """Labels to add to a plan and labels to remove; a label in both is added."""
 
     prefix = "labels"
     error = RequestError
@@ -39,17 +39,17 @@ class LabelChange(Document):
 
 @router.get("/labels", summary="List a plan's labels")
 def get_labels(service: Service, by: Reader, plan: str) -> PlanLabels:
-    """What people call the plan."""
+    """The labels of the plan."""
     with service.database.reading() as connection:
         return PlanLabels(plan=plan, labels=plan_index.labels_of(connection, by.tenant, plan))
 
 
 @router.patch("/labels", summary="Change a plan's labels")
 def patch_labels(service: Service, by: Planner, plan: str, body: JsonBody) -> PlanLabels:
-    """Add labels and take some away; once more changes nothing more."""
+    """Add and remove labels; idempotent."""
     change = LabelChange.from_dict(body.json())
     with service.database.writing() as connection:
-        found = plan_index.label(
+        labels = plan_index.label(
             connection, by.tenant, plan, add={*change.add}, remove={*change.remove}
         )
-    return PlanLabels(plan=plan, labels=found)
+    return PlanLabels(plan=plan, labels=labels)

@@ -1,4 +1,4 @@
-"""The layout of a plan's drawing: what is open, with positions; the page only paints."""
+"""The layout of the graph view: the visible boxes and edges with positions."""
 
 from __future__ import annotations
 
@@ -26,19 +26,22 @@ from meshwright_service.plan_views.graph_view.visible_part import (
     GraphBox,
     GraphEdge,
     TooMuch,
-    sight_of,
+    visible_part_of,
 )
 
 router = APIRouter(prefix="/v1/plans/{plan}", tags=["plans"])
-MOST_FOUND = 100  # ops that a search names; chosen
+MOST_FOUND = 100  # matches of a search in an answer; chosen
 SUMMED = ("compute_ns", "communication_ns", "saved_bytes", "parameter_bytes")
 Id = Annotated[str, StringConstraints(max_length=1024)]
 
 
 class DrawnBox(BaseModel):
-    """A module or an op, x and y of its left upper corner. parent: the box it is in; none of the
-    outermost ones. times: so many it stands for. can_open: it has content that is not shown. Times
-    and bytes are of all that is in it, `times` over; axes: that shard something made in it."""
+    """A box of a module or an op; x and y are its upper left corner.
+
+    parent: the enclosing box; None for an outermost box. times: the number of copies that it stands
+    for. can_open: it has hidden content. Times and bytes are of its content, over all copies. axes:
+    mesh axes that shard an output in it.
+    """
 
     id: str
     kind: Literal["module", "op"]
@@ -67,9 +70,9 @@ class DrawnBox(BaseModel):
 
 
 class DrawnEdge(BaseModel):
-    """Tensors that go from one box to another, the first hundred, and so many more. moved: the
-    hundred that take longest, the longest first, and so many more. ns: of all redistributions on
-    the way over a step. up: from a later box to an earlier one."""
+    """An edge: tensors from one box to another. tensors: the first hundred; more_tensors: the count
+    of the others. moved: the hundred longest collectives, longest first; more_moved: the count of
+    the others. ns: of all redistributions over a step. up: from a later box to an earlier one."""
 
     source: str
     target: str
@@ -83,7 +86,7 @@ class DrawnEdge(BaseModel):
 
 
 class OpMatch(BaseModel):
-    """An op that a search found: its box, and the modules that have to be open to see it."""
+    """An op that matches a search: its box, and the modules to open to show it."""
 
     op: str
     box: str
@@ -91,7 +94,7 @@ class OpMatch(BaseModel):
 
 
 class PlanLayout(BaseModel):
-    """A drawing. open: the modules that are. found: at most a hundred of `matches`."""
+    """A layout. open: the open modules. found: at most a hundred of the `matches`."""
 
     plan: str
     open: tuple[str, ...]
@@ -117,31 +120,31 @@ def get_layout(
     plan: str,
     open_: Annotated[
         list[Id], Query(alias="open", max_length=500, description="Ids of modules: open=a&open=b")
-    ] = [],  # noqa: B006  # FastAPI's default of a list, which nobody changes
+    ] = [],  # noqa: B006  # FastAPI's default of a list, never modified
     search: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
 ) -> Response:
-    """Boxes and edges of what is open. Ids that are no modules open nothing. search: a part of a
-    name, or a glob of one (`*`, `?`), upper or lower case alike."""
+    """Visible boxes and edges. open: ids of modules; other ids are ignored. search: a substring of
+    the names of ops, or a glob (`*`, `?`); case-insensitive."""
     drawing = service.drawings.of(by.tenant, plan)
     try:
-        sight = sight_of(drawing, open_)
+        visible = visible_part_of(drawing, open_)
     except TooMuch as error:
         raise ParameterError(f"parameter 'open': {error}") from None
-    shown = [box.op for box in sight.boxes if box.op is not None]
+    shown = [box.op for box in visible.boxes if box.op is not None]
     facts = service.drawings.facts(by.tenant, plan, shown)
-    found = _found(drawing, search) if search is not None else []
-    made = PlanLayout(
+    matches = _matches(drawing, search) if search is not None else []
+    layout = PlanLayout(
         plan=plan,
-        open=tuple(box.id for box in sight.boxes if box.is_open),
-        width=sight.root.width,
-        height=sight.root.height,
-        boxes=tuple(_box(drawing, box, facts) for box in sight.boxes),
-        edges=tuple(_edge(drawing, line) for line in sight.lines),
-        found=tuple(_place(drawing, at) for at in found[:MOST_FOUND]),
-        matches=len(found),
+        open=tuple(box.id for box in visible.boxes if box.is_open),
+        width=visible.root.width,
+        height=visible.root.height,
+        boxes=tuple(_box(drawing, box, facts) for box in visible.boxes),
+        edges=tuple(_edge(drawing, line) for line in visible.lines),
+        found=tuple(_place(drawing, at) for at in matches[:MOST_FOUND]),
+        matches=len(matches),
     )
     return etags.recent_text(
-        request, made.model_dump_json(exclude_none=True, exclude_defaults=True)
+        request, layout.model_dump_json(exclude_none=True, exclude_defaults=True)
     )
 
 
@@ -160,9 +163,9 @@ def _box(drawing: GraphArrays, box: GraphBox, facts: Mapping[int, OpFacts]) -> D
     )
     if box.module is None:
         assert box.op is not None
-        own = facts[box.op]
-        more = {name: value for name, value in own if name not in SUMMED}
-        sums = {name: getattr(own, name) * box.times for name in SUMMED}
+        op_facts = facts[box.op]
+        more = {name: value for name, value in op_facts if name not in SUMMED}
+        sums = {name: getattr(op_facts, name) * box.times for name in SUMMED}
         return drawn.model_copy(update={"kind": "op", "ops": 1, **more, **sums})
     return drawn.model_copy(
         update={
@@ -184,9 +187,9 @@ def _edge(drawing: GraphArrays, line: GraphEdge) -> DrawnEdge:
     return DrawnEdge.model_construct(
         source=a.id,
         target=b.id,
-        tensors=tuple(drawing.texts.tensors[own] for own in line.tensors),
+        tensors=tuple(drawing.texts.tensors[tensor] for tensor in line.tensors),
         more_tensors=line.more_tensors,
-        moved=tuple(_moved(drawing, step) for step in line.steps),
+        moved=tuple(_collective(drawing, step) for step in line.steps),
         more_moved=line.more_steps,
         ns=line.ns,
         up=up,
@@ -194,7 +197,7 @@ def _edge(drawing: GraphArrays, line: GraphEdge) -> DrawnEdge:
     )
 
 
-def _moved(drawing: GraphArrays, step: int) -> Moved:
+def _collective(drawing: GraphArrays, step: int) -> Moved:
     texts = drawing.texts
     return Moved.model_construct(
         tensor=texts.tensors[drawing.step_tensor[step]],
@@ -206,8 +209,8 @@ def _moved(drawing: GraphArrays, step: int) -> Moved:
     )
 
 
-def _found(drawing: GraphArrays, text: str) -> list[int]:
-    """Ops of the plan by a part of their names, or a glob of them."""
+def _matches(drawing: GraphArrays, text: str) -> list[int]:
+    """The ops of the plan whose names match a substring or a glob."""
     sought = text.lower()
     names = enumerate(drawing.texts.ops)
     if {"*", "?"} & set(sought):

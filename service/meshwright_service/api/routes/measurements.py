@@ -1,4 +1,4 @@
-"""Measurements: ask agents to measure; how an attempt at it ends."""
+"""Measurements: queue a measurement for agents, and end an attempt."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from meshwright_service.jobs.leases import Claim
 from meshwright_service.store import documents
 
 router = APIRouter(tags=["agents"])
-ASKED: dict[int | str, dict[str, Any]] = {
+QUEUED: dict[int | str, dict[str, Any]] = {
     202: {"model": JobResource, "description": "The job; Location names it"}
 }
 
 
 @router.post(
-    "/v1/calibrations:measure", responses=ASKED, status_code=202, summary="Ask for a measurement",
+    "/v1/calibrations:measure", responses=QUEUED, status_code=202, summary="Queue a measurement",
     response_model=JobResource, response_model_exclude_none=True,
 )  # fmt: skip
 def post_measure(
@@ -37,19 +37,19 @@ def post_measure(
     body: JsonBody,
     idempotency_key: Given = None,
 ) -> JobResource:
-    """Queue a measurement; an agent that waits takes it. 409 where none is alive that could."""
-    asked = Measure.from_dict(body.json())
-    if asked.agent is not None:
-        service.agents.get(by.tenant, asked.agent)
+    """Queue a measurement for the agents. 409 if no live agent can take it."""
+    measure = Measure.from_dict(body.json())
+    if measure.agent is not None:
+        service.agents.get(by.tenant, measure.agent)
     once = Once.of(idempotency_key, "measure", body.encoding, body=body.data)
     with service.database.writing() as connection:
-        again = once and service.idempotency.alone(connection, by.tenant, once)
-        if not again and not service.agents.has_one(
-            connection, by.tenant, agent=asked.agent, backend=asked.backend
+        repeated_job = once and service.idempotency.alone(connection, by.tenant, once)
+        if not repeated_job and not service.agents.has_one(
+            connection, by.tenant, agent=measure.agent, backend=measure.backend
         ):
-            raise NoAgent(_lack(asked, service))
-        job = again or service.jobs.measure(connection, by, asked)
-        if once and not again:
+            raise NoAgent(_no_agent(measure, service))
+        job = repeated_job or service.jobs.measure(connection, by, measure)
+        if once and not repeated_job:
             service.idempotency.keep(connection, by.tenant, once, job)
     response.headers["Location"] = f"/v1/jobs/{job}"
     return job_of(service.jobs.get(by.tenant, job))
@@ -66,60 +66,63 @@ def post_results(
     measurement: str,
     body: JsonBody,
 ) -> ResultsAnswer:
-    """Say how an attempt ended; the same samples twice are one answer. 409 without the lease."""
-    own = service.agents.hear(by, agent)
-    given = Results.from_dict(body.json())
-    claim = claim_of(service, by, agent, measurement, given.attempt)
+    """End an attempt with its results; idempotent for the same samples. 409 without the lease."""
+    registered = service.agents.hear(by, agent)
+    results = Results.from_dict(body.json())
+    claim = claim_of(service, by, agent, measurement, results.attempt)
     ours = True
-    if given.samples is not None:
-        made = _keep(service, claim, own, given.samples)
-        return ResultsAnswer(job=measurement, stored=made)
-    if given.problem is not None:
-        ours = service.leases.fail(claim, InvalidInput(given.problem))
-    elif given.lost is not None:
-        ours = service.leases.lost(claim, trace=given.lost)
+    if results.samples is not None:
+        measured = _store(service, claim, registered, results.samples)
+        return ResultsAnswer(job=measurement, stored=measured)
+    if results.problem is not None:
+        ours = service.leases.fail(claim, InvalidInput(results.problem))
+    elif results.lost is not None:
+        ours = service.leases.lost(claim, trace=results.lost)
     else:
         ours = service.leases.release(claim)
     if not ours:
         cancellation.let_go(service.database, claim)
-        raise _lost(claim)
+        raise _lease_lost(claim)
     return ResultsAnswer(job=measurement)
 
 
 def claim_of(service: State, by: Principal, agent: str, measurement: str, attempt: int) -> Claim:
-    """The claim of an attempt; NotFound without such a measurement, LeaseLost of another agent."""
+    """The claim of an attempt.
+
+    Raises NotFound for an unknown measurement, LeaseLost for the measurement of another agent.
+    """
     row = service.jobs.get(by.tenant, measurement)
     if row.kind != "measurement":
         raise NotFound(f"no measurement has the id {measurement[:100]!r}")
     claim = Claim(by.tenant, measurement, attempt, row.asked)
     if row.worker != agent:
-        raise _lost(claim)
+        raise _lease_lost(claim)
     return claim
 
 
-def _keep(service: State, claim: Claim, own: Agent, samples: Samples) -> Measured:
+def _store(service: State, claim: Claim, agent: Agent, samples: Samples) -> Measured:
     row = service.jobs.get(claim.tenant, claim.job)
     if (row.state, row.attempt, row.samples) == ("succeeded", claim.attempt, samples.id):
         with service.database.reading() as connection:
-            return _made(
+            return _answer(
                 samples, documents.parsed(connection, claim.tenant, Calibration, row.calibration)
             )
-    if not service.leases.renew(claim):  # a fit takes a while
+    if not service.leases.renew(claim):  # the fit below takes time
         cancellation.let_go(service.database, claim)
-        raise _lost(claim)
-    found = (samples.backend, samples.topology.device_count)
-    if found != (own.backend, own.devices):
+        raise _lease_lost(claim)
+    backend, devices = samples.backend, samples.topology.device_count
+    if (backend, devices) != (agent.backend, agent.devices):
         raise InvalidInput(
-            f"the samples are of {found[1]} devices over {found[0]}, the agent registered "
-            f"{own.devices} over {own.backend}"
+            f"the samples are of {devices} devices over {backend}, the agent registered "
+            f"{agent.devices} over {agent.backend}"
         )
     calibration = fit_calibration(samples)
     if not service.leases.measured(claim, samples, calibration):
-        raise _lost(claim)
-    return _made(samples, calibration)
+        raise _lease_lost(claim)
+    return _answer(samples, calibration)
 
 
-def _made(samples: Samples, calibration: Calibration) -> Measured:
+def _answer(samples: Samples, calibration: Calibration) -> Measured:
     assert calibration.fitted is not None
     return Measured(
         id=samples.id,
@@ -129,17 +132,17 @@ def _made(samples: Samples, calibration: Calibration) -> Measured:
     )
 
 
-def _lost(claim: Claim) -> LeaseLost:
+def _lease_lost(claim: Claim) -> LeaseLost:
     return LeaseLost(
-        f"attempt {claim.attempt} at the measurement {claim.job} is over: its lease ran out, or it "
+        f"attempt {claim.attempt} at the measurement {claim.job} is over: its lease expired, or it "
         "was cancelled"
     )
 
 
-def _lack(asked: Measure, service: State) -> str:
-    which = f" {asked.agent}" if asked.agent else ""
-    over = f" over {asked.backend}" if asked.backend else ""
+def _no_agent(measure: Measure, service: State) -> str:
+    which = f" {measure.agent}" if measure.agent else ""
+    over = f" over {measure.backend}" if measure.backend else ""
     return (
-        f"no agent{which}{over} was heard of in the last {service.settings.agent_silent_s:g} s; "
-        "begin one: meshwright agent --serve --server URL"
+        f"no agent{which}{over} was heard of in the last {service.settings.agent_silent_s:g} s. "
+        "Start one: meshwright agent --serve --server URL"
     )

@@ -1,4 +1,4 @@
-"""Memory: what every stage of a plan takes of its devices, and every rank over time."""
+"""Memory of a plan: the peak of every stage, and every rank over time."""
 
 from __future__ import annotations
 
@@ -22,23 +22,26 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/memory", responses=ANSWERS, summary="Where a plan's memory goes")
+@router.get("/memory", responses=ANSWERS, summary="Read the memory use of a plan")
 def get_memory(
     request: Request,
     service: Service,
     by: Reader,
     plan: str,
     points: Annotated[
-        int, Query(ge=0, le=MOST_POINTS, description="Of each rank over time; simulated")
+        int,
+        Query(
+            ge=0, le=MOST_POINTS, description="Points of the simulated memory curve of each rank"
+        ),
     ] = 0,
 ) -> Response:
-    """The peak of every stage in parts, what is left of every rank's devices and, with `points`,
-    how much is held over a simulated step."""
-    made = PlanMemory.model_validate_json(service.views.part(by.tenant, plan, MEMORY))
+    """Peak memory of every stage in parts, the free memory of every rank and, with `points`, the
+    memory curves of a simulated step."""
+    memory = PlanMemory.model_validate_json(service.views.part(by.tenant, plan, MEMORY))
     if points:
-        numbers = range(CURVES, CURVES + len(made.ranks))
-        found = service.views.parts(by.tenant, plan, SIMULATED, numbers)
-        curves = [RankCurve.model_validate_json(found[number]) for number in numbers]
+        numbers = range(CURVES, CURVES + len(memory.ranks))
+        parts = service.views.parts(by.tenant, plan, SIMULATED, numbers)
+        curves = [RankCurve.model_validate_json(parts[number]) for number in numbers]
         shown = tuple(curve.shown(points) for curve in curves)
-        made = made.model_copy(update={"over_time": shown})
-    return etags.recent_text(request, made.model_dump_json())
+        memory = memory.model_copy(update={"over_time": shown})
+    return etags.recent_text(request, memory.model_dump_json())

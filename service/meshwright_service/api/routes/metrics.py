@@ -1,4 +1,4 @@
-"""What Prometheus scrapes: the numbers of all tenants together, and nothing of one."""
+"""The Prometheus metrics of all tenants together."""
 
 from __future__ import annotations
 

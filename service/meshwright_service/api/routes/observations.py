@@ -1,4 +1,4 @@
-"""Observations: what training jobs measured of a plan."""
+"""Observations: step times of a plan that training jobs report."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from meshwright_service.store.pagination import Paging
 
 router = APIRouter(prefix="/v1/plans", tags=["observations"])
 UPLOAD: dict[int | str, dict[str, Any]] = {
-    200: {"model": Observed, "description": "It was stored already"},
-    201: {"model": Observed, "description": "It is stored"},
+    200: {"model": Observed, "description": "The observation was stored before"},
+    201: {"model": Observed, "description": "The observation is stored"},
 }
 
 
@@ -28,39 +28,42 @@ UPLOAD: dict[int | str, dict[str, Any]] = {
     response_model=Observed,
 )  # fmt: skip
 def post_observation(service: Service, by: Planner, plan: str, body: JsonBody) -> Response:
-    """Store what a training job measured; the answer names a calibration corrected by it."""
-    given = body.json()
-    if given.get("plan", plan) != plan:
+    """Store a measured step time; the answer names a calibration corrected by it."""
+    body_fields = body.json()
+    if body_fields.get("plan", plan) != plan:
         raise RequestError(
-            f"the observation is of the plan {str(given['plan'])[:100]!r}, the path names {plan!r}",
+            f"the observation is of the plan {str(body_fields['plan'])[:100]!r}, "
+            f"the path names {plan!r}",
             pointer="/plan",
         )
-    observation = Observation.from_dict({**given, "plan": plan})
-    # a large plan takes seconds to read: before anybody else is kept from writing
+    observation = Observation.from_dict({**body_fields, "plan": plan})
+    # outside the writing transaction: parsing a large plan takes seconds
     with service.database.reading() as connection:
         observed = documents.parsed(connection, by.tenant, Plan, plan)
     with service.database.writing() as connection:
-        # each counts all that came before it
+        # serialize: each observation includes all earlier ones
         service.database.alone(connection, f"anchors of {by.tenant} {observed.calibration}")
         created, ratio, calibration = observations.put(
             connection, by.tenant, observation, observed, now=service.database.now
         )
     assert calibration.anchored is not None
-    made = Observed(
+    answer = Observed(
         id=observation.id,
         ratio=ratio,
         calibration=calibration.id,
         anchor=calibration.anchored.ratio,
         observations=calibration.anchored.observations,
     )
-    return told(made, created=created)
+    return told(answer, created=created)
 
 
 @router.get(
-    "/{plan}/observations", response_model_exclude_none=True, summary="Predicted against measured"
+    "/{plan}/observations",
+    response_model_exclude_none=True,
+    summary="List the observations of a plan",
 )
 def list_observations(service: Service, by: Reader, plan: str, page: Paging) -> ObservationList:
-    """What was measured of a plan, the newest first."""
+    """The observations of a plan, newest first."""
     with service.database.reading() as connection:
-        found = observations.list_of_plan(connection, by.tenant, plan, page)
-    return ObservationList(observations=found.items, next_page_token=found.next_token)
+        listed = observations.list_of_plan(connection, by.tenant, plan, page)
+    return ObservationList(observations=listed.items, next_page_token=listed.next_token)

@@ -1,4 +1,4 @@
-"""Overviews: all that a person wants to know of a plan first, in one answer."""
+"""Overview of a plan: its main numbers and stored results in one answer."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from meshwright_service.store.observations import ObservationEntry
 from meshwright_service.store.pagination import PageRequest
 
 router = APIRouter(prefix="/v1/plans/{plan}", tags=["plans"])
-NEWEST = PageRequest(50)  # chosen: observations that are shown; the list has all
+NEWEST = PageRequest(50)  # chosen: the newest observations; the list has all
 
 
 class PlanOverview(BaseModel):
-    """A plan without its ops, and what is stored beside it. observations: the newest."""
+    """A plan without its ops, with its certificate and its newest observations."""
 
     entry: PlanEntry
     overview: Overview
@@ -37,18 +37,18 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/overview", responses=ANSWERS, summary="A plan without its ops")
+@router.get("/overview", responses=ANSWERS, summary="Read the overview of a plan")
 def get_overview(request: Request, service: Service, by: Reader, plan: str) -> Response:
-    """Numbers, stages, degrees, certificate and observations of a plan."""
+    """The numbers, stages, degrees, certificate and observations of a plan."""
     overview = Overview.model_validate_json(service.views.part(by.tenant, plan, OVERVIEW))
     with service.database.reading() as connection:
         entry = plan_index.entry(connection, by.tenant, plan)
         certificate = certificates.find(connection, by.tenant, plan)
         observed = observations.list_of_plan(connection, by.tenant, plan, NEWEST)
-    made = PlanOverview(
+    answer = PlanOverview(
         entry=plan_entry_of(entry),
         overview=overview,
         certificate=certificate,
         observations=observed.items,
     )
-    return etags.recent_text(request, made.model_dump_json(exclude_none=True))
+    return etags.recent_text(request, answer.model_dump_json(exclude_none=True))

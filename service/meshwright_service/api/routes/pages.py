@@ -1,4 +1,4 @@
-"""The dashboard: one document for all pages, and its files."""
+"""The dashboard: its files, and one document for all pages."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ router = APIRouter(include_in_schema=False)
 
 @router.get("/dashboard/{name:path}")
 def file(request: Request, name: str) -> Response:
-    """A module, a style sheet, the icon."""
-    found = static_files.file(name)
-    headers = {**static_files.HEADERS, "ETag": f'"{found.digest}"'}
-    if holds(request, found.digest):
+    """A file of the dashboard: a module, a style sheet or the icon."""
+    dashboard_file = static_files.file(name)
+    headers = {**static_files.HEADERS, "ETag": f'"{dashboard_file.digest}"'}
+    if holds(request, dashboard_file.digest):
         return Response(status_code=304, headers=headers)
-    return Response(found.content, media_type=found.media_type, headers=headers)
+    return Response(dashboard_file.content, media_type=dashboard_file.media_type, headers=headers)
 
 
 def page(request: Request) -> Response:
-    """Any page."""
+    """The document of any page."""
     return file(request, "index.html")
 
 

@@ -1,4 +1,4 @@
-"""Plans: the shelf."""
+"""Plans: list, read and delete; their certificates and rank strategies."""
 
 from __future__ import annotations
 
@@ -48,14 +48,16 @@ def list_plans(
     key: Filter = None,
     calibration: Filter = None,
 ) -> PlanList:
-    """Plans, the newest first. model: a glob of names of graphs; label: of labels, of which one has
-    to match; key: the id of the key that asked for them; since, until: when they were stored."""
+    """Plans, newest first. model: a glob on the names of graphs. label: a glob that one of the
+    labels matches. key: the id of the key of the request. since, until: the time of the storage."""
     wanted = PlanFilter(
         graph, topology, model, label, outcome, solver, certificate, key, calibration, period
     )
     with service.database.reading() as connection:
-        found = plan_index.list_plans(connection, by.tenant, page, wanted)
-    return PlanList(plans=tuple(map(plan_entry_of, found.items)), next_page_token=found.next_token)
+        listed = plan_index.list_plans(connection, by.tenant, page, wanted)
+    return PlanList(
+        plans=tuple(map(plan_entry_of, listed.items)), next_page_token=listed.next_token
+    )
 
 
 @router.get("/{plan}", responses=ONE, summary="Read a plan")
@@ -66,8 +68,8 @@ def get_plan(request: Request, service: Service, by: Reader, plan: str) -> Respo
 
 @router.delete("/{plan}", status_code=204, responses=IN_USE, summary="Delete a plan")
 def delete_plan(service: Service, by: Admin, plan: str) -> Response:
-    """Delete a plan with its certificate, labels and observations, and the jobs that found it. 409
-    while an open job needs it."""
+    """Delete a plan with its certificate, labels, observations and jobs. 409 while an open job
+    needs it."""
     with service.database.writing() as connection:
         deletion.delete_plan(connection, by.tenant, plan, service.database.now)
     return Response(status_code=204)
@@ -75,13 +77,15 @@ def delete_plan(service: Service, by: Admin, plan: str) -> Response:
 
 @router.get("/{plan}/certificate", responses=CERTIFICATE, summary="Read a plan's certificate")
 def get_certificate(request: Request, service: Service, by: Reader, plan: str) -> Response:
-    """What executing a plan showed; 404 where nobody asked for that."""
+    """The certificate of a plan, from its execution; 404 without one."""
     with service.database.reading() as connection:
         certificate = certificates.read(connection, by.tenant, plan)
     return etags.recent(request, certificate)  # a later execution may replace it
 
 
-@router.get("/{plan}/ranks/{rank}/strategy", responses=STRATEGY, summary="Read one rank's share")
+@router.get(
+    "/{plan}/ranks/{rank}/strategy", responses=STRATEGY, summary="Read the strategy of one rank"
+)
 def get_rank_strategy(
     request: Request,
     service: Service,
@@ -89,12 +93,11 @@ def get_rank_strategy(
     plan: str,
     rank: Annotated[int, Path(ge=0, le=2**20)],
 ) -> Response:
-    """What one rank of a training job does: its coordinates, groups, local shapes, layouts and
-    collectives, which part of every input it loads, the order of its passes and what it sends to
-    other stages."""
+    """The strategy of one rank: its coordinates, groups, local shapes, layouts and collectives, the
+    part of every input that it loads, the order of its passes and its sends to other stages."""
     with service.database.reading() as connection:
-        found = documents.parsed(connection, by.tenant, Plan, plan)
-        graph = documents.parsed(connection, by.tenant, Graph, found.graph)
-        setup = documents.parsed(connection, by.tenant, Setup, found.setup)
-        topology = documents.parsed(connection, by.tenant, Topology, found.topology)
-    return etags.recent(request, rank_strategy(found, graph, setup, rank, topology))
+        plan_document = documents.parsed(connection, by.tenant, Plan, plan)
+        graph = documents.parsed(connection, by.tenant, Graph, plan_document.graph)
+        setup = documents.parsed(connection, by.tenant, Setup, plan_document.setup)
+        topology = documents.parsed(connection, by.tenant, Topology, plan_document.topology)
+    return etags.recent(request, rank_strategy(plan_document, graph, setup, rank, topology))

@@ -1,4 +1,4 @@
-"""Redistributions: the collectives of one plan, and what moves from one plan to another."""
+"""Redistributions: the collectives of one plan, and transfers from one plan to another."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ router = APIRouter(prefix="/v1", tags=["redistributions"])
 
 
 class StageRedistribution(Redistribution):
-    """A redistribution and the stage that it belongs to."""
+    """A redistribution with the number of its stage."""
 
     stage: int
 
 
 class PlanRedistributions(BaseModel):
-    """The collectives of a plan, in its order."""
+    """The collectives of a plan, in plan order."""
 
     plan: str
     redistributions: tuple[StageRedistribution, ...]
@@ -48,24 +48,26 @@ BETWEEN: dict[int | str, dict[str, Any]] = {
 PlanId = Annotated[str, Query(max_length=100, description="Id of a stored plan")]
 
 
-@router.get("/plans/{plan}/redistributions", responses=OF_PLAN, summary="A plan's collectives")
+@router.get(
+    "/plans/{plan}/redistributions", responses=OF_PLAN, summary="List the redistributions of a plan"
+)
 def of_plan(request: Request, service: Service, by: Reader, plan: str) -> Response:
-    """The steps that take every tensor from one layout to the next, with bytes and times."""
+    """The steps of every redistribution from one layout to the next, with bytes and times."""
     tag = f"{plan}.redistributions"
     with service.database.reading() as connection:
         if etags.holds(request, tag) and documents.exists(connection, by.tenant, "plan", plan):
             return etags.not_modified(tag)
-        found = Plan.from_json(documents.read(connection, by.tenant, "plan", plan))
+        plan_document = Plan.from_json(documents.read(connection, by.tenant, "plan", plan))
     lines = [
         {"stage": stage, **move.model_dump(mode="json", exclude_defaults=True)}
-        for stage, part in enumerate(found.stages)
+        for stage, part in enumerate(plan_document.stages)
         for move in part.redistributions
     ]
     body = canonical_json({"plan": plan, "redistributions": lines}).encode()
     return etags.document(tag, body)
 
 
-@router.get("/redistributions", responses=BETWEEN, summary="Move parameters to another plan")
+@router.get("/redistributions", responses=BETWEEN, summary="Plan the transfer to another plan")
 def between(
     request: Request,
     service: Service,
@@ -75,20 +77,21 @@ def between(
     state: MovedStates = "all",
     first: Annotated[int, Query(ge=0, le=2**20, description="Device of to_plan's rank 0")] = 0,
     cluster: Annotated[
-        str | None, Query(max_length=200, description="Topology that both lie in: id or preset")
+        str | None,
+        Query(max_length=200, description="Id or preset of the topology that contains both"),
     ] = None,
-    device: Annotated[int | None, Query(ge=0, description="Only what this device does")] = None,
+    device: Annotated[int | None, Query(ge=0, description="Only the part of this device")] = None,
 ) -> Response:
-    """A send and receive plan that moves only what has to move, from one plan to another."""
+    """The minimal sends and receives that move the state from one plan to another."""
     with service.database.reading() as connection:
         source, target = (_documents(connection, by.tenant, plan) for plan in (from_plan, to_plan))
-    made: Document = transfer_plans(
+    transfer: Document = transfer_plans(
         source, target, state=state, first=first, cluster=_cluster(service, by.tenant, cluster)
     )
     if device is not None:
-        assert isinstance(made, Transfer)
-        made = device_transfer(made, device)
-    return etags.recent(request, made)
+        assert isinstance(transfer, Transfer)
+        transfer = device_transfer(transfer, device)
+    return etags.recent(request, transfer)
 
 
 def _documents(connection: Connection, tenant: Tenant, id_: str) -> PlanDocuments:

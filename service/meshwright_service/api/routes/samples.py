@@ -1,4 +1,4 @@
-"""Samples: an agent's measurements come in, a calibration and a topology come of them."""
+"""Samples: measurements of agents, with the calibration and the topology derived from them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from meshwright_service.store.pagination import Paging
 router = APIRouter(prefix="/v1/samples", tags=["samples"])
 ONE: dict[int | str, dict[str, Any]] = {200: {"model": Samples}}
 UPLOAD: dict[int | str, dict[str, Any]] = {
-    200: {"model": Measured, "description": "They were stored already"},
-    201: {"model": Measured, "description": "They are stored; Location names them"},
+    200: {"model": Measured, "description": "The samples were stored before"},
+    201: {"model": Measured, "description": "The samples are stored; Location names them"},
 }
 
 
 @router.post("", responses=UPLOAD, summary="Upload samples", response_model=Measured)
 def post_samples(service: Service, by: Measurer, body: JsonBody) -> Response:
-    """Store samples, the topology they were measured in and the calibration fitted to them."""
+    """Store samples, their topology and the calibration fitted to them."""
     samples = Samples.from_dict(body.json())
     calibration = fit_calibration(samples)
     with service.database.writing() as connection:
@@ -34,20 +34,20 @@ def post_samples(service: Service, by: Measurer, body: JsonBody) -> Response:
         created = calibrations.put_samples(connection, by.tenant, samples, calibration, now=now)
     fitted = calibration.fitted
     assert fitted is not None
-    made = Measured(
+    answer = Measured(
         id=samples.id,
         topology=samples.topology.id,
         calibration=calibration.id,
         median_error=fitted.median_error,
     )
-    return told(made, created=created, location=f"/v1/samples/{samples.id}")
+    return told(answer, created=created, location=f"/v1/samples/{samples.id}")
 
 
 @router.get("", response_model_exclude_none=True, summary="List samples")
 def list_samples(service: Service, by: Reader, page: Paging) -> SamplesList:
-    """Samples, the newest first."""
-    found = entries(service, by.tenant, "samples", page)
-    return SamplesList(samples=found.items, next_page_token=found.next_token)
+    """Samples, newest first."""
+    listed = entries(service, by.tenant, "samples", page)
+    return SamplesList(samples=listed.items, next_page_token=listed.next_token)
 
 
 @router.get("/{samples}", responses=ONE, summary="Read samples")
@@ -58,8 +58,7 @@ def get_samples(request: Request, service: Service, by: Reader, samples: str) ->
 
 @router.delete("/{samples}", status_code=204, responses=IN_USE, summary="Delete samples")
 def delete_samples(service: Service, by: Admin, samples: str) -> Response:
-    """Delete samples, and the measurement that they came of. 409 while a calibration is fitted to
-    them."""
+    """Delete samples and their measurement. 409 while a calibration is fitted to them."""
     with service.database.writing() as connection:
         deletion.delete_samples(connection, by.tenant, samples, service.database.now)
     return Response(status_code=204)

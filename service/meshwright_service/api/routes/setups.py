@@ -1,4 +1,4 @@
-"""Setups: how the graph of a plan is run."""
+"""Setups: the training options of plans."""
 
 from __future__ import annotations
 
@@ -17,5 +17,5 @@ ONE: dict[int | str, dict[str, Any]] = {200: {"model": Setup}}
 
 @router.get("/{setup}", responses=ONE, summary="Read a setup")
 def get_setup(request: Request, service: Service, by: Reader, setup: str) -> Response:
-    """A setup in canonical form, by the id that a plan names."""
+    """A setup in canonical form; a plan names its id."""
     return read_document(request, service, by.tenant, "setup", setup)

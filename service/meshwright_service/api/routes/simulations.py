@@ -1,4 +1,4 @@
-"""Simulations: a plan's step run task by task, as numbers and as a trace. Made when asked for."""
+"""Simulations of a plan's step, as numbers and as a trace, computed on request."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ SIMULATION: dict[int | str, dict[str, Any]] = {
 TIMELINE: dict[int | str, dict[str, Any]] = {304: etags.NOT_MODIFIED}
 
 
-@router.get("/simulation", responses=SIMULATION, summary="Simulate a plan's step")
+@router.get("/simulation", responses=SIMULATION, summary="Simulate the step of a plan")
 def get_simulation(request: Request, service: Service, by: Reader, plan: str) -> Response:
-    """How long the step takes, what is waited for, and the memory of every rank."""
+    """The time of the step, its waits, and the memory of every rank."""
     return _part(request, service, by.tenant, plan, NUMBERS)
 
 
-@router.get("/timeline", responses=TIMELINE, summary="A plan's step as a Chrome trace")
+@router.get("/timeline", responses=TIMELINE, summary="Read the step of a plan as a Chrome trace")
 def get_timeline(request: Request, service: Service, by: Reader, plan: str) -> Response:
-    """The Trace Event Format: Perfetto and chrome://tracing open it."""
+    """The simulated step in the Trace Event Format, for Perfetto and chrome://tracing."""
     return _part(request, service, by.tenant, plan, TRACE)
 
 

@@ -1,4 +1,4 @@
-"""Strategies: what a plan does with every op, and what that costs."""
+"""Strategies: the strategy, the layouts and the cost of every op of a plan."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ Glob = Annotated[str | None, Query(min_length=1, max_length=512)]
 
 
 class TensorAxes(BaseModel):
-    """A tensor as an op reads or makes it. axes: of the mesh, that shard every dim of `root`, which
-    it is a view of; none where any device can make or load any part. partial: axes over which its
-    parts are still to be added up."""
+    """A tensor as an op reads or makes it.
+
+    root: the tensor that it is a view of. axes: mesh axes that shard each dim of `root`; None if
+    any device can make or load any part. partial: mesh axes over which it is a partial sum.
+    """
 
     tensor: str
     root: str | None = None
@@ -32,10 +34,13 @@ class TensorAxes(BaseModel):
 
 
 class OpCost(BaseModel):
-    """Over one step, on one device. communication_ns: what the op moves by itself, and the
-    redistributions on its inputs; those that all readers of a tensor share are of the op that makes
-    it, those of a parameter of its first reader. saved_bytes: for the backward pass of one
-    microbatch. parameter_bytes: of values, gradients and optimizer states."""
+    """The cost of an op on one device over one step.
+
+    communication_ns: its own communication and the redistributions of its inputs. A redistribution
+    that all readers of a tensor share counts for the op that makes it, that of a parameter for its
+    first reader. saved_bytes: saved for the backward pass of one microbatch. parameter_bytes: of
+    values, gradients and optimizer states.
+    """
 
     compute_ns: float
     communication_ns: float
@@ -46,7 +51,7 @@ class OpCost(BaseModel):
 
 
 class OpStrategyEntry(BaseModel):
-    """What a plan does with an op. strategy: the axes on every factor of its rule."""
+    """The strategy of an op in a plan. strategy: the mesh axes on every factor of its rule."""
 
     op: str
     kind: str
@@ -62,7 +67,7 @@ class OpStrategyEntry(BaseModel):
 
 
 class StrategyList(BaseModel):
-    """A page of ops, in the plan's order. ops: how many match in all."""
+    """A page of ops, in plan order. ops: the number of all matching ops."""
 
     plan: str
     ops: int
@@ -76,7 +81,7 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
 }
 
 
-@router.get("/strategies", responses=ANSWERS, summary="List what a plan does with every op")
+@router.get("/strategies", responses=ANSWERS, summary="List the strategies of ops")
 def get_strategies(
     request: Request,
     service: Service,
@@ -86,52 +91,52 @@ def get_strategies(
     op: Glob = None,
     block: Glob = None,
 ) -> Response:
-    """Strategies, layouts and costs of ops. op: a glob of their names. block: of module paths; all
-    within these."""
+    """Strategies, layouts and costs of ops. op: a glob on their names. block: a glob on module
+    paths, which selects all ops in them."""
     inspected = service.inspected.of(by.tenant, plan)
     wanted = matching(inspected.shares, op, block)
-    found = page_of(wanted, page)
-    made = StrategyList(
+    page_items = page_of(wanted, page)
+    answer = StrategyList(
         plan=plan,
         ops=len(wanted),
-        strategies=tuple(map(_strategy, found.items)),
-        next_page_token=found.next_token,
+        strategies=tuple(map(_strategy, page_items.items)),
+        next_page_token=page_items.next_token,
     )
-    return etags.recent_text(request, made.model_dump_json(exclude_none=True))
+    return etags.recent_text(request, answer.model_dump_json(exclude_none=True))
 
 
 def matching(shares: tuple[OpShare, ...], op: str | None, block: str | None) -> tuple[OpShare, ...]:
-    """Those whose name matches a glob, in modules that match another or within these."""
-    kept = range(len(shares))
+    """The ops whose names match a glob, in modules whose paths match another glob."""
+    indices = range(len(shares))
     if op is not None:
-        own = {*Names([share.own.op for share in shares]).matching(op)}
-        kept = [k for k in kept if k in own]  # type: ignore[assignment]  # as good as a range
+        matches = {*Names([share.own.op for share in shares]).matching(op)}
+        indices = [k for k in indices if k in matches]  # type: ignore[assignment]  # a list in place of the range
     if block is not None:
         modules = [share.module for share in shares]
         names = Names(modules)
-        own = {*names.matching(block), *names.matching(f"{block}.*")}
-        kept = [k for k in kept if k in own]  # type: ignore[assignment]  # as above
-    return tuple(shares[k] for k in kept)
+        matches = {*names.matching(block), *names.matching(f"{block}.*")}
+        indices = [k for k in indices if k in matches]  # type: ignore[assignment]  # as above
+    return tuple(shares[k] for k in indices)
 
 
 def _strategy(share: OpShare) -> OpStrategyEntry:
-    own = share.own
-    moved_ns = share.communication_ns - own.communication_ns
+    op = share.own
+    moved_ns = share.communication_ns - op.communication_ns
     return OpStrategyEntry(
-        op=own.op,
-        kind=own.kind,
+        op=op.op,
+        kind=op.kind,
         module=share.module,
-        rule=own.rule,
+        rule=op.rule,
         stage=share.stage,
-        strategy={factor: axes for factor, axes in own.strategy.items() if axes},
-        partial=own.partial,
-        followers=own.followers,
+        strategy={factor: axes for factor, axes in op.strategy.items() if axes},
+        partial=op.partial,
+        followers=op.followers,
         inputs=tuple(map(_tensor, share.inputs)),
         outputs=tuple(map(_tensor, share.outputs)),
         cost=OpCost(
-            compute_ns=own.compute_ns,
+            compute_ns=op.compute_ns,
             communication_ns=share.communication_ns,
-            own_communication_ns=own.communication_ns,
+            own_communication_ns=op.communication_ns,
             redistribution_ns=moved_ns,
             saved_bytes=share.saved_bytes,
             parameter_bytes=share.parameter_bytes,

@@ -1,4 +1,4 @@
-"""Topologies: upload, browse, read."""
+"""Topologies: upload, list, read and delete; their rates."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ ONE: dict[int | str, dict[str, Any]] = {200: {"model": Topology}}
 
 @router.post("", responses=UPLOAD, summary="Upload a topology", response_model=UploadAnswer)
 def post_topology(service: Service, by: Planner, body: JsonBody) -> Response:
-    """Store a topology: 201, or 200 where it was there already."""
+    """Store a topology: 201, or 200 if it was stored before."""
     return upload(service, by, Topology.from_dict(body.json()), "/v1/topologies")
 
 
 @router.get("", response_model_exclude_none=True, summary="List topologies")
 def list_topologies(service: Service, by: Reader, page: Paging) -> TopologyList:
-    """Topologies, the newest first."""
-    found = entries(service, by.tenant, "topo", page)
-    return TopologyList(topologies=found.items, next_page_token=found.next_token)
+    """Topologies, newest first."""
+    listed = entries(service, by.tenant, "topo", page)
+    return TopologyList(topologies=listed.items, next_page_token=listed.next_token)
 
 
 @router.get("/{topology}", responses=ONE, summary="Read a topology")
@@ -49,24 +49,24 @@ def get_rates(
     topology: str,
     calibration: Annotated[str | None, Query(max_length=100)] = None,
 ) -> TopologyRates:
-    """What devices and links keep of what they promise: by the calibration that is named, else by
-    the one that plans for the topology are made with where nobody names one. That is the newest
-    fitted to samples of the topology, never one that is anchored to reported steps, else the
-    default."""
+    """The share of their data sheet rates that devices and links reach, by a calibration. Without
+    `calibration` it is the one that plans for the topology use: the newest one fitted to samples of
+    the topology and not anchored, else the default."""
     with service.database.reading() as connection:
-        own = documents.parsed(connection, by.tenant, Topology, topology)
-        found = calibrations.list_calibrations(connection, by.tenant, EVERY, topology)
+        topology_document = documents.parsed(connection, by.tenant, Topology, topology)
+        measured_here = calibrations.list_calibrations(connection, by.tenant, EVERY, topology)
         newest = calibrations.newest(connection, by.tenant, topology)
         id_ = calibration or newest or default_calibration().id
-        by_it = documents.calibration(connection, by.tenant, id_)
-    is_of_it = id_ in [entry.id for entry in found.items]
-    return rates_in(own, by_it, measured=is_of_it and by_it.anchored is None)
+        rated_by = documents.calibration(connection, by.tenant, id_)
+    is_measured_here = id_ in [entry.id for entry in measured_here.items]
+    return rates_in(
+        topology_document, rated_by, measured=is_measured_here and rated_by.anchored is None
+    )
 
 
 @router.delete("/{topology}", status_code=204, responses=IN_USE, summary="Delete a topology")
 def delete_topology(service: Service, by: Admin, topology: str) -> Response:
-    """Delete a topology, and the jobs that found no plan for it. 409 while a plan or an open job
-    needs it."""
+    """Delete a topology and its jobs without a plan. 409 while a plan or an open job needs it."""
     with service.database.writing() as connection:
         deletion.delete_input(connection, by.tenant, "topo", topology, service.database.now)
     return Response(status_code=204)

@@ -1,4 +1,4 @@
-"""Who asks: what the caller's own key may do, so that a client offers nothing that is refused."""
+"""The caller: the scopes of its key, so that a client offers only permitted actions."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ router = APIRouter(prefix="/v1/caller", tags=["keys"])
 
 
 class Caller(BaseModel):
-    """The caller. key: the id of its key, if it has one. scopes: all that it may use, those too
-    that another holds."""
+    """The caller. key: the id of its key, or None. scopes: all permitted scopes, including those
+    that another scope includes."""
 
     key: str | None = None
     scopes: tuple[Scope, ...]
 
 
-@router.get("", response_model_exclude_none=True, summary="Read what the caller may do")
+@router.get("", response_model_exclude_none=True, summary="Read the scopes of the caller")
 def get_caller(by: Reader) -> Caller:
-    """The key that the request came with, and its scopes; all of them in a store without keys."""
+    """The key of the request and its scopes; all scopes in a store without keys."""
     return Caller(key=by.key, scopes=tuple(scope for scope in SCOPES if by.may(scope)))

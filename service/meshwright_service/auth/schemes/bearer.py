@@ -15,7 +15,7 @@ MAX_SECRET = 200  # characters
 
 
 class BearerKeys:
-    """The scheme of all clients of this repository."""
+    """The bearer token scheme, which all Meshwright clients use."""
 
     name = "key"
     challenge = 'Bearer realm="meshwright"'
@@ -27,7 +27,7 @@ class BearerKeys:
         return {"type": "http", "scheme": "bearer", "description": "An API key, mw_…"}
 
     def secret(self, headers: Headers) -> str | None:
-        """The API key; None of another scheme. Raises Unauthorized of what can be no key."""
+        """The API key; None for another scheme. Raises Unauthorized for a malformed key."""
         values = headers.getlist("authorization")
         scheme, _, secret = (values or [""])[0].partition(" ")
         if scheme.lower() != "bearer":
@@ -35,9 +35,9 @@ class BearerKeys:
         secret = secret.strip()
         is_key = secret.startswith(MARK) and secret.isascii() and len(secret) <= MAX_SECRET
         if len(values) > 1 or not is_key:
-            raise Unauthorized("the header Authorization has to be, once, Bearer mw_…")
+            raise Unauthorized("the Authorization header is malformed. Send one: Bearer mw_…")
         return secret
 
     def principal(self, keys: Keys, secret: str) -> Principal:
-        """Whom the key speaks for; raises Unauthorized."""
+        """The principal of the key; raises Unauthorized."""
         return keys.principal(secret)

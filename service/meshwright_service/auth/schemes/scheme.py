@@ -13,10 +13,10 @@ from meshwright_service.auth.principals import Principal
 
 
 class Scheme(Protocol):
-    """How a request says who asks. Safe to share between threads.
+    """Reads credentials from a request. Safe to share between threads.
 
-    name: of the security scheme in the OpenAPI document. challenge: for WWW-Authenticate, of a
-    request without credentials. example: what a request has to say, for messages.
+    name: of the security scheme in the OpenAPI document. challenge: its WWW-Authenticate challenge.
+    example: a header for error messages.
     """
 
     name: str
@@ -29,14 +29,14 @@ class Scheme(Protocol):
         ...
 
     def secret(self, headers: Headers) -> str | None:
-        """The credentials in the headers of a request, None where there are none of this scheme.
+        """The credentials in the headers of a request; None without credentials of this scheme.
 
-        Raises Unauthorized of credentials that are malformed. Runs in the event loop.
+        Raises Unauthorized for malformed credentials. Runs in the event loop.
         """
         ...
 
     def principal(self, keys: Keys, secret: str) -> Principal:
-        """Whom credentials speak for; raises Unauthorized. May ask the database."""
+        """The principal of credentials; raises Unauthorized. May read the database."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""Drawings are made of what a plan says of every op."""
+"""Builds the graph view of a plan from its op shares."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ Sums = tuple[float, float, int, int]  # compute and communication, ns; saved, pa
 
 
 class Numbering(Generic[H]):
-    """Numbers of values, in the order in which they come."""
+    """Numbers of values, in order of first occurrence."""
 
     def __init__(self) -> None:
-        self.found: dict[H, int] = {}
+        self.numbers: dict[H, int] = {}
 
     def of(self, value: H) -> int:
-        return self.found.setdefault(value, len(self.found))
+        return self.numbers.setdefault(value, len(self.numbers))
 
 
 def drawing_of(shares: Sequence[OpShare]) -> tuple[GraphArrays, list[OpFacts]]:
-    """The drawing, and what is said of every op that is drawn, by number."""
-    maker = _Maker(shares)
-    return maker.made(), [facts_of(share) for share in maker.ops]
+    """The arrays of the graph view, and the facts of every drawn op, by its number."""
+    builder = _ArraysBuilder(shares)
+    return builder.arrays(), [facts_of(share) for share in builder.ops]
 
 
 @dataclass(slots=True)
-class _Numbered:
-    """A module by number. parent: -1 of none; first, last, parts: as of Drawing. sums, cut: of all
-    in it, and the mesh axes that shard something made there."""
+class _ModuleNode:
+    """A module with its number. parent: -1 for the root. first, last, parts: as in `GraphArrays`.
+    sums: of its content. cut: the mesh axes that shard an output in it."""
 
     module: Module
     parent: int
@@ -60,11 +60,11 @@ class _Numbered:
     cut: set[str] = field(default_factory=set)
 
 
-class _Maker:
+class _ArraysBuilder:
     def __init__(self, shares: Sequence[OpShare]) -> None:
         self.shares = shares
         self.tree = tree_of(shares)
-        self.modules: list[_Numbered] = []
+        self.modules: list[_ModuleNode] = []
         self.ops: list[OpShare] = []
         self.module: list[int] = []
         self.axes: Numbering[tuple[str, ...]] = Numbering()
@@ -72,65 +72,65 @@ class _Maker:
         self.collectives: Numbering[str] = Numbering()
         self._walk(self.tree.root, -1)
 
-    def _walk(self, module: Module, parent: int) -> _Numbered:
+    def _walk(self, module: Module, parent: int) -> _ModuleNode:
         number = len(self.modules)
-        made = _Numbered(module, parent, first=len(self.ops))
-        self.modules.append(made)
+        node = _ModuleNode(module, parent, first=len(self.ops))
+        self.modules.append(node)
         for part in module.parts:
             if isinstance(part, Module):
-                made.parts.append(-1 - len(self.modules))
-                own = self._walk(part, number)
-                more, times = own.sums, max(1, len(part.copies))
-                made.cut |= own.cut
+                node.parts.append(-1 - len(self.modules))
+                child = self._walk(part, number)
+                sums, times = child.sums, max(1, len(part.copies))
+                node.cut |= child.cut
             else:
-                made.parts.append(len(self.ops))
+                node.parts.append(len(self.ops))
                 self.ops.append(part)
                 self.module.append(number)
-                more, times = _sums(part), 1
-                made.cut |= axes_of(part)
-            compute_ns, communication_ns, saved, parameters = made.sums
-            made.sums = (
-                compute_ns + more[0] * times,
-                communication_ns + more[1] * times,
-                saved + more[2] * times,
-                parameters + more[3] * times,
+                sums, times = _sums(part), 1
+                node.cut |= axes_of(part)
+            compute_ns, communication_ns, saved, parameters = node.sums
+            node.sums = (
+                compute_ns + sums[0] * times,
+                communication_ns + sums[1] * times,
+                saved + sums[2] * times,
+                parameters + sums[3] * times,
             )
-        made.last = len(self.ops)
-        return made
+        node.last = len(self.ops)
+        return node
 
-    def made(self) -> GraphArrays:
+    def arrays(self) -> GraphArrays:
         all_ = {(share.stage, share.own.op): k for k, share in enumerate(self.shares)}
         keys = [(share.stage, share.own.op) for share in self.ops]
         drawn = {key: k for k, key in enumerate(keys)}
         stands = self.tree.stands_for
         arrows = list(arrows_of(self.shares, self.tree))
         moves, of_arrows = self._moves(arrows)
-        steps = [step for _, own in moves for step in own]
-        ends = np.cumsum([0, *(len(own) for _, own in moves)])
-        axes = [self.axes.of(tuple(sorted(own.cut))) for own in self.modules]
+        steps = [step for _, move_steps in moves for step in move_steps]
+        ends = np.cumsum([0, *(len(move_steps) for _, move_steps in moves)])
+        axes = [self.axes.of(tuple(sorted(node.cut))) for node in self.modules]
         step_axes = [self.axes.of(step.axes) for step in steps]
         step_tensor = [self.tensors.of(step.tensor) for step in steps]
         step_collective = [self.collectives.of(step.collective) for step in steps]
         tensor = [self.tensors.of(arrow.tensor) for arrow in arrows]
         return GraphArrays(
             Texts(
-                modules=[own.module.id for own in self.modules],
+                modules=[node.module.id for node in self.modules],
                 ops=[share.own.op for share in self.shares],
-                tensors=list(self.tensors.found),
-                collectives=list(self.collectives.found),
-                axes=[list(own) for own in self.axes.found],
+                tensors=list(self.tensors.numbers),
+                collectives=list(self.collectives.numbers),
+                axes=[list(names) for names in self.axes.numbers],
             ),
-            parent=_ints([own.parent for own in self.modules]),
-            first=_ints([own.first for own in self.modules]),
-            last=_ints([own.last for own in self.modules]),
-            copies=_ints([max(1, len(own.module.copies)) for own in self.modules]),
-            ops=_ints([own.module.ops for own in self.modules]),
-            compute_ns=np.array([own.sums[0] for own in self.modules], np.float64),
-            communication_ns=np.array([own.sums[1] for own in self.modules], np.float64),
-            saved_bytes=_ints([own.sums[2] for own in self.modules]),
-            parameter_bytes=_ints([own.sums[3] for own in self.modules]),
+            parent=_ints([node.parent for node in self.modules]),
+            first=_ints([node.first for node in self.modules]),
+            last=_ints([node.last for node in self.modules]),
+            copies=_ints([max(1, len(node.module.copies)) for node in self.modules]),
+            ops=_ints([node.module.ops for node in self.modules]),
+            compute_ns=np.array([node.sums[0] for node in self.modules], np.float64),
+            communication_ns=np.array([node.sums[1] for node in self.modules], np.float64),
+            saved_bytes=_ints([node.sums[2] for node in self.modules]),
+            parameter_bytes=_ints([node.sums[3] for node in self.modules]),
             axes=_ints(axes),
-            parts=Csr.of([own.parts for own in self.modules]),
+            parts=Csr.of([node.parts for node in self.modules]),
             module=_ints(self.module),
             drawn=_ints([all_[key] for key in keys]),
             stage=_ints([share.stage for share in self.shares]),
@@ -152,7 +152,7 @@ class _Maker:
     def _moves(
         self, arrows: Sequence[Arrow]
     ) -> tuple[list[tuple[float, list[Moved]]], list[list[int]]]:
-        """What moves, each once, with its ns over a step; and for every arrow what does there."""
+        """The distinct moves with their ns over a step, and for every arrow their indices."""
         receives: dict[Key, OpShare] = {
             (share.stage, share.own.op): share for share in self.ops if received(share.own)
         }
@@ -160,23 +160,23 @@ class _Maker:
         moves: list[tuple[float, list[Moved]]] = []
         of_arrows: list[list[int]] = []
         for arrow in arrows:
-            found = []
+            indices = []
             for move in arrow.moves:
                 if id(move) not in numbers:
                     numbers[id(move)] = len(moves)
                     moves.append((move.ns, list(moved_by(move))))
-                found.append(numbers[id(move)])
+                indices.append(numbers[id(move)])
             share = receives.get(arrow.reader)
             if share is not None:
-                found.append(len(moves))
+                indices.append(len(moves))
                 moves.append((share.own.communication_ns, list(sent_to(share))))
-            of_arrows.append(found)
+            of_arrows.append(indices)
         return moves, of_arrows
 
 
 def _sums(share: OpShare) -> Sums:
-    own = share.own
-    return own.compute_ns, share.communication_ns, share.saved_bytes, share.parameter_bytes
+    op = share.own
+    return op.compute_ns, share.communication_ns, share.saved_bytes, share.parameter_bytes
 
 
 def _ints(values: Sequence[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

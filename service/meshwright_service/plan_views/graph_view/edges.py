@@ -1,4 +1,4 @@
-"""Which op makes what another reads, both as they are drawn, and what moves on the way."""
+"""Arrows: tensors from the op that makes them to an op that reads them, between drawn ops."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from meshwright_service.plan_views.graph_view.modules import Key, Tree
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """A tensor from the op that makes it to one that reads it. moves: the redistributions on the
-    way."""
+    """A tensor from the op that makes it to an op that reads it.
+
+    moves: the redistributions between them.
+    """
 
     maker: Key
     reader: Key
@@ -22,17 +24,17 @@ class Arrow:
 
 
 def arrows_of(shares: Sequence[OpShare], tree: Tree) -> Iterator[Arrow]:
-    """All arrows between ops that are drawn; of folded copies those of the first."""
-    made: dict[tuple[int, str], tuple[Key, int]] = {}
+    """All arrows between drawn ops; of folded copies only those of the first."""
+    makers: dict[tuple[int, str], tuple[Key, int]] = {}
     anywhere: dict[str, tuple[Key, int]] = {}
     for share in shares:
         for port, lying in enumerate(share.outputs):
-            own = (share.stage, share.own.op), port
-            made[share.stage, lying.tensor] = anywhere[lying.tensor] = own
+            output = (share.stage, share.own.op), port
+            makers[share.stage, lying.tensor] = anywhere[lying.tensor] = output
     for share in shares:
-        given = received(share.own)
-        if given is not None:
-            made[share.stage, given] = (share.stage, share.own.op), 0
+        received_tensor = received(share.own)
+        if received_tensor is not None:
+            makers[share.stage, received_tensor] = (share.stage, share.own.op), 0
     shared = {
         (share.stage, move.tensor): move
         for share in shares
@@ -43,13 +45,14 @@ def arrows_of(shares: Sequence[OpShare], tree: Tree) -> Iterator[Arrow]:
     seen: set[tuple[Key, Key, int]] = set()
     for share in shares:
         reader = share.stage, share.own.op
-        given = received(share.own)
-        for tensor in [given] if given else [own.root or own.tensor for own in share.inputs]:
-            here = None if given else made.get((share.stage, tensor))
-            found = here or anywhere.get(tensor)
-            if found is None or found[0] == reader:
+        received_tensor = received(share.own)
+        inputs = [lying.root or lying.tensor for lying in share.inputs]
+        for tensor in [received_tensor] if received_tensor else inputs:
+            here = None if received_tensor else makers.get((share.stage, tensor))
+            output_of_maker = here or anywhere.get(tensor)
+            if output_of_maker is None or output_of_maker[0] == reader:
                 continue
-            maker, port = found
+            maker, port = output_of_maker
             ends = stands.get(maker, maker), stands.get(reader, reader)
             if (*ends, port) in seen or _goes_round(tree, maker, reader):
                 continue
@@ -60,10 +63,10 @@ def arrows_of(shares: Sequence[OpShare], tree: Tree) -> Iterator[Arrow]:
 
 
 def _goes_round(tree: Tree, maker: Key, reader: Key) -> bool:
-    """Whether a tensor goes from one copy of what is folded to the next."""
+    """Whether a tensor goes from one folded copy of a module to the next."""
     makers, readers = tree.copy_of.get(maker, ()), tree.copy_of.get(reader, ())
     if makers == readers or not makers or not readers:
         return False
     ends = tree.stands_for.get(maker, maker), tree.stands_for.get(reader, reader)
-    rows = [{own.rpartition(".")[0] for own in side} for side in (makers, readers)]
+    rows = [{path.rpartition(".")[0] for path in side} for side in (makers, readers)]
     return bool(rows[0] & rows[1]) and ends != (maker, reader)

@@ -1,4 +1,4 @@
-"""A drawing as it is kept beside its plan: the drawing in one part, facts of ops in many."""
+"""Encoding of the graph view: its arrays in one part, the facts of ops in several."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from meshwright.reports.ops import OpShare
 from meshwright_service.plan_views.graph_view.build import drawing_of
 from meshwright_service.plan_views.graph_view.op_details import OpFacts
 
-OPS = 256  # of a part; chosen: read in a millisecond
+OPS = 256  # in one part; chosen: parsed in a millisecond
 FACTS = TypeAdapter(list[OpFacts])
 
 
 def parts_of(shares: Sequence[OpShare]) -> dict[int, bytes]:
-    """The drawing of a plan in its parts, the first of which is all but the facts."""
+    """The parts of the graph view of a plan: part 0 is the arrays, the others are facts of ops."""
     drawing, facts = drawing_of(shares)
     parts = {0: drawing.to_bytes()}
     for start in range(0, len(facts), OPS):
-        own = facts[start : start + OPS]
-        parts[part_of(start)] = FACTS.dump_json(own, exclude_defaults=True)
+        part_facts = facts[start : start + OPS]
+        parts[part_of(start)] = FACTS.dump_json(part_facts, exclude_defaults=True)
     return parts
 
 
 def part_of(op: int) -> int:
-    """In which part the facts of an op are."""
+    """The number of the part with the facts of an op."""
     return 1 + op // OPS
 
 

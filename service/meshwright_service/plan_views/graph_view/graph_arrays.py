@@ -1,8 +1,7 @@
-"""A plan as it is drawn, by numbers: small enough to be kept and read again in a moment.
+"""The graph view of a plan as numpy arrays, compact enough to be stored and read in milliseconds.
 
-Modules and ops that are drawn are numbered in the order of the tree, so that the ops in a module
-are neighbours. Of an op there is only the name here: what is said of it is in parts of their own,
-which are read when it is shown.
+Drawn modules and ops are numbered in tree order, so that the ops of a module are consecutive. The
+arrays hold only the names of ops; their facts are stored in separate parts and read when shown.
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from meshwright.schema.plan import Direction
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
-DIRECTIONS: tuple[Direction, ...] = ("forward", "backward", "step")  # by their numbers
+DIRECTIONS: tuple[Direction, ...] = ("forward", "backward", "step")  # by number
 
 
 @dataclass(frozen=True, slots=True)
 class Csr:
-    """Rows of numbers of different lengths: row k is values[starts[k] : starts[k + 1]]."""
+    """Compressed sparse rows: row k is values[starts[k] : starts[k + 1]]."""
 
     starts: Ints
     values: Ints
@@ -37,11 +36,11 @@ class Csr:
         return cls(starts, np.array([value for row in rows for value in row], np.int64))
 
     def row(self, k: int) -> list[int]:
-        found: list[int] = self.values[self.starts[k] : self.starts[k + 1]].tolist()
-        return found
+        values: list[int] = self.values[self.starts[k] : self.starts[k + 1]].tolist()
+        return values
 
     def rows(self, chosen: Ints) -> tuple[Ints, Ints]:
-        """The values of these rows, one behind the other, and of which of `chosen` each is."""
+        """The concatenated values of the chosen rows, and for each value its index in `chosen`."""
         lengths = self.starts[chosen + 1] - self.starts[chosen]
         owner = np.repeat(np.arange(len(chosen)), lengths)
         within = np.arange(len(owner)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
@@ -50,8 +49,10 @@ class Csr:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """Names, by the numbers that `Drawing` has. ops: of all ops of the plan, also of those that
-    others are drawn for. axes: sets of mesh axes."""
+    """Names, by the numbers in `GraphArrays`.
+
+    ops: of all ops of the plan, including folded ones. axes: sets of mesh axes.
+    """
 
     modules: list[str]
     ops: list[str]
@@ -62,18 +63,22 @@ class Texts:
 
 @dataclass(frozen=True, slots=True)
 class GraphArrays:
-    """A plan that can be drawn.
+    """The graph view of a plan.
 
-    Of every module m, the outermost one 0: its parent (-1 of none), the ops first[m] … last[m] - 1
-    in it, how many copies it stands for, itself one; of all that is in it, but of one copy: ops,
-    times, bytes and, as a number of `texts.axes`, the mesh axes that shard something made there.
-    parts: what is in it, in order: k for the op k, -1 - m for the module m.
+    For each module m (0 is the root):
 
-    Of every op k: module[k], and drawn[k], its number among all ops of the plan. Of all ops of the
-    plan: stage, and stands[…], the op that is drawn for it.
+    - parent: its parent, -1 for the root.
+    - first, last: its ops are first[m] … last[m] - 1.
+    - copies: the number of copies that it stands for, including itself.
+    - ops, compute_ns, communication_ns, saved_bytes, parameter_bytes: of its content, for one copy.
+    - axes: index in `texts.axes` of the mesh axes that shard an output in it.
+    - parts: its content in order, k for the op k, -1 - m for the module m.
 
-    Of every arrow: the ops that make and read the tensor. moves: the redistributions on the way,
-    their ns over a step and their steps; of every step what Moved says.
+    For each drawn op k: module[k], and drawn[k], its number among all ops of the plan.
+    For each op of the plan: stage, and stands, the drawn op in its place.
+    For each arrow: maker and reader, the ops that make and read the tensor; moves, the indices of
+    its redistributions. For each move: move_ns over a step and its steps. For each step the fields
+    of `Moved`.
     """
 
     texts: Texts
@@ -106,46 +111,46 @@ class GraphArrays:
     step_ns: Floats
 
     def op_id(self, op: int) -> str:
-        """The id of the box of an op that is drawn."""
+        """The id of the box of a drawn op."""
         at = self.drawn[op]
         return f"{self.stage[at]}:{self.texts.ops[at]}"
 
     def label(self, module: int) -> str:
-        """What stands on a module, without its copies."""
+        """The label of a module, without its number of copies."""
         id_ = self.texts.modules[module]
         return id_.rpartition(".")[2] or id_
 
     def above(self, op: int) -> tuple[str, ...]:
-        """The modules around an op, the outermost first."""
-        found = []
+        """The modules around an op, outermost first."""
+        modules = []
         module = int(self.module[op])
         while module > 0:
-            found.append(self.texts.modules[module])
+            modules.append(self.texts.modules[module])
             module = int(self.parent[module])
-        return tuple(reversed(found))
+        return tuple(reversed(modules))
 
     def to_bytes(self) -> bytes:
-        """To be kept; see `from_bytes`."""
-        texts = json.dumps([getattr(self.texts, own.name) for own in fields(Texts)]).encode()
-        made = io.BytesIO()
-        np.save(made, np.frombuffer(texts, np.uint8))
+        """The arrays as bytes; see `from_bytes`."""
+        texts = json.dumps([getattr(self.texts, field.name) for field in fields(Texts)]).encode()
+        file = io.BytesIO()
+        np.save(file, np.frombuffer(texts, np.uint8))
         for array in _arrays(self):
-            np.save(made, array)
-        return made.getvalue()
+            np.save(file, array)
+        return file.getvalue()
 
     @classmethod
     def from_bytes(cls, content: bytes) -> GraphArrays:
-        """What `to_bytes` gave."""
-        given = io.BytesIO(content)
+        """Read bytes of `to_bytes`."""
+        file = io.BytesIO(content)
 
         def array() -> NDArray[Any]:
-            found: NDArray[Any] = np.load(given, allow_pickle=False)
-            return found
+            values: NDArray[Any] = np.load(file, allow_pickle=False)
+            return values
 
         texts = Texts(*json.loads(array().tobytes()))
-        rest = [own.name for own in fields(cls) if own.name != "texts"]
+        names = [field.name for field in fields(cls) if field.name != "texts"]
         columns: dict[str, Any] = {
-            name: Csr(array(), array()) if name in CSR else array() for name in rest
+            name: Csr(array(), array()) if name in CSR else array() for name in names
         }
         return cls(texts, **columns)
 
@@ -154,11 +159,11 @@ CSR = ("parts", "moves", "steps")
 
 
 def _arrays(drawing: GraphArrays) -> list[NDArray[Any]]:
-    found: list[NDArray[Any]] = []
-    for own in fields(GraphArrays):
-        value = getattr(drawing, own.name)
+    arrays: list[NDArray[Any]] = []
+    for field in fields(GraphArrays):
+        value = getattr(drawing, field.name)
         if isinstance(value, Csr):
-            found += [value.starts, value.values]
-        elif own.name != "texts":
-            found.append(value)
-    return found
+            arrays += [value.starts, value.values]
+        elif field.name != "texts":
+            arrays.append(value)
+    return arrays

@@ -1,4 +1,4 @@
-"""What is said of an op that is drawn, and of what moves on an edge."""
+"""Facts of a drawn op, and the collectives on an edge."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ class ParameterLayouts(BaseModel):
 
 
 class OpTensor(BaseModel):
-    """A tensor that an op makes or reads, and the axes on each of its dims; none where any device
-    can make or load any part."""
+    """A tensor that an op makes or reads.
+
+    axes: the mesh axes on each dim; None if any device can make or load any part.
+    """
 
     tensor: str
     axes: tuple[tuple[str, ...], ...] | None = None
@@ -32,8 +34,8 @@ class OpTensor(BaseModel):
 
 
 class OpFacts(BaseModel):
-    """An op. Times are of a step; saved_bytes: kept for the backward pass of one microbatch;
-    parameter_bytes: of values, gradients and optimizer states; axes: that shard what it makes."""
+    """An op. Times are of a step. saved_bytes: saved for the backward pass of one microbatch.
+    parameter_bytes: of values, gradients and optimizer states. axes: that shard its outputs."""
 
     compute_ns: float
     communication_ns: float
@@ -50,8 +52,8 @@ class OpFacts(BaseModel):
 
 
 class Moved(BaseModel):
-    """A collective on an edge: forward, backward or once a step. payload_bytes: of one; ns: of one,
-    and of what is sent between stages of all in a step."""
+    """A collective on an edge: forward, backward or once a step. payload_bytes: of one run. ns: of
+    one run; of a send between stages, of all runs in a step."""
 
     tensor: str
     collective: str
@@ -62,47 +64,47 @@ class Moved(BaseModel):
 
 
 def facts_of(share: OpShare) -> OpFacts:
-    """What is said of an op."""
-    own = share.own
+    """The facts of an op."""
+    op = share.own
     return OpFacts(
-        compute_ns=own.compute_ns,
+        compute_ns=op.compute_ns,
         communication_ns=share.communication_ns,
         saved_bytes=share.saved_bytes,
         parameter_bytes=share.parameter_bytes,
         axes=tuple(sorted(axes_of(share))),
-        op=own.op,
-        op_kind=own.kind,
+        op=op.op,
+        op_kind=op.kind,
         stage=share.stage,
-        strategy={factor: on for factor, on in own.strategy.items() if on},
-        read=_lying(share.inputs),
-        made=_lying(share.outputs),
-        parameters=_at_rest(share),
+        strategy={factor: on for factor, on in op.strategy.items() if on},
+        read=_op_tensors(share.inputs),
+        made=_op_tensors(share.outputs),
+        parameters=_parameter_layouts(share),
     )
 
 
 def axes_of(share: OpShare) -> set[str]:
-    """The mesh axes that shard anything that an op makes."""
+    """The mesh axes that shard an output of an op."""
     return {axis for lying in share.outputs for dim in lying.axes or () for axis in dim}
 
 
 def moved_by(move: Redistribution) -> Iterator[Moved]:
-    """The collectives of a redistribution, first those forward."""
+    """The collectives of a redistribution: forward, backward, then once a step."""
     yield from _steps(move, "forward", move.forward)
     yield from _steps(move, "backward", move.backward)
     yield from _steps(move, "step", move.per_step)
 
 
 def sent_to(share: OpShare) -> Iterator[Moved]:
-    """What an op gets from another stage, and the gradient that it gives back."""
-    for own in share.own.own_steps:
-        if own.what in ("receive", "return"):
+    """The sends between stages of an op: its activation and its gradient."""
+    for step in share.own.own_steps:
+        if step.what in ("receive", "return"):
             yield Moved(
                 tensor=received(share.own) or "",
                 collective="send",
-                axes=own.axes,
-                direction=own.direction,
-                payload_bytes=own.payload_bytes,
-                ns=own.ns,
+                axes=step.axes,
+                direction=step.direction,
+                payload_bytes=step.payload_bytes,
+                ns=step.ns,
             )
 
 
@@ -118,7 +120,7 @@ def _steps(move: Redistribution, direction: Direction, steps: tuple[Step, ...]) 
         )
 
 
-def _lying(tensors: tuple[Lying, ...]) -> tuple[OpTensor, ...]:
+def _op_tensors(tensors: tuple[Lying, ...]) -> tuple[OpTensor, ...]:
     return tuple(
         OpTensor(
             tensor=lying.tensor,
@@ -129,14 +131,16 @@ def _lying(tensors: tuple[Lying, ...]) -> tuple[OpTensor, ...]:
     )
 
 
-def _at_rest(share: OpShare) -> tuple[ParameterLayouts, ...]:
+def _parameter_layouts(share: OpShare) -> tuple[ParameterLayouts, ...]:
     return tuple(
         ParameterLayouts(
-            tensor=own.tensor,
-            value=str(own.value),
-            gradient=None if own.gradient is None else str(own.gradient),
-            optimizer=None if own.optimizer is None else str(own.optimizer),
-            resting_bytes=own.value_bytes + own.gradient_bytes + own.optimizer_bytes,
+            tensor=parameter.tensor,
+            value=str(parameter.value),
+            gradient=None if parameter.gradient is None else str(parameter.gradient),
+            optimizer=None if parameter.optimizer is None else str(parameter.optimizer),
+            resting_bytes=parameter.value_bytes
+            + parameter.gradient_bytes
+            + parameter.optimizer_bytes,
         )
-        for own in share.parameters
+        for parameter in share.parameters
     )

@@ -1,4 +1,4 @@
-"""What of a drawing is open, laid out: boxes with positions, lines with what moves on them."""
+"""The visible part of the graph view, laid out: boxes with positions, edges with their moves."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import numpy as np
 from meshwright_service.plan_views.graph_view.graph_arrays import GraphArrays, Ints
 from meshwright_service.plan_views.graph_view.layered_layout import lay
 
-LETTER, LINE = 7.0, 36.0  # pixels; chosen: of a letter, and of a box without content
-INSIDE, HEAD = 14.0, 26.0  # pixels between a box and its content; of its title
-MOST_BOXES = 4000  # chosen: twice what a browser draws at once
-MOST_NAMED = 100  # of tensors and steps on one line; chosen
+LETTER, LINE = 7.0, 36.0  # pixels; chosen: width of a letter, height of a closed box
+INSIDE, HEAD = 14.0, 26.0  # pixels; chosen: padding of a box, height of its title
+MOST_BOXES = 4000  # chosen: twice the number that a browser draws smoothly
+MOST_NAMED = 100  # named tensors and steps of one edge; chosen
 
 
 class TooMuch(ValueError):
-    """What is open has more boxes than are drawn."""
+    """The open modules have more than MOST_BOXES boxes."""
 
 
 @dataclass(slots=True)
 class GraphBox:
-    """A module or an op, by number. x, y: of the left upper corner, in the whole drawing. times: so
-    many it stands for, with those around it."""
+    """A box of a module or an op. x, y: upper left corner in the whole drawing. times: number of
+    copies that it stands for, including those of the modules around it."""
 
     id: str
     title: str
@@ -44,8 +44,8 @@ class GraphBox:
 
 @dataclass(slots=True)
 class GraphEdge:
-    """From one box to another. tensors: numbers of the first ones; steps: of those that take
-    longest; more_tensors, more_steps: so many further ones. ns: of all, over a step."""
+    """An edge from one box to another. tensors: numbers of the first tensors. steps: numbers of the
+    longest steps. more_tensors, more_steps: counts of the others. ns: of all moves over a step."""
 
     source: GraphBox
     target: GraphBox
@@ -57,30 +57,30 @@ class GraphEdge:
 
 
 @dataclass(slots=True)
-class Sight:
-    """boxes: each before what is in it; root: the one around all, itself not among them."""
+class VisiblePart:
+    """The visible boxes and edges. boxes: each before its content, without the root."""
 
     root: GraphBox
     boxes: list[GraphBox]
     lines: list[GraphEdge]
 
 
-def sight_of(drawing: GraphArrays, opened: Collection[str]) -> Sight:
-    """What is to be seen where these modules are open; raises TooMuch."""
+def visible_part_of(drawing: GraphArrays, opened: Collection[str]) -> VisiblePart:
+    """The visible part with these modules open; raises TooMuch."""
     root = GraphBox("", "", None, 0, None, 1)
     at = np.zeros(len(drawing.module), np.int64)  # op -> the box that shows it
     boxes: list[GraphBox] = []
     _open(drawing, root, frozenset(opened), boxes, at)
     lines = _lines(drawing, boxes, at)
     _lay(root, lines)
-    return Sight(root, boxes, lines)
+    return VisiblePart(root, boxes, lines)
 
 
 def walk(box: GraphBox) -> Iterator[GraphBox]:
-    """A box and all within, each before what is in it."""
+    """A box and all boxes in it, each before its content."""
     yield box
-    for own in box.boxes:
-        yield from walk(own)
+    for child in box.boxes:
+        yield from walk(child)
 
 
 def _open(
@@ -89,36 +89,36 @@ def _open(
     assert box.module is not None
     for part in drawing.parts.row(box.module):
         if len(boxes) == MOST_BOXES:
-            raise TooMuch(f"what is open has more than {MOST_BOXES} boxes; open less")
+            raise TooMuch(f"the open modules have more than {MOST_BOXES} boxes. Open fewer modules")
         number = len(boxes)
         if part >= 0:
             title = drawing.texts.ops[drawing.drawn[part]].rpartition(".")[2]
-            made = GraphBox(drawing.op_id(part), title, box.id, None, part, box.times)
-            boxes.append(made)
+            child = GraphBox(drawing.op_id(part), title, box.id, None, part, box.times)
+            boxes.append(child)
             at[part] = number
         else:
             module = -1 - part
             copies = int(drawing.copies[module])
             title = drawing.label(module) + (f" ×{copies}" if copies > 1 else "")
-            made = GraphBox(
+            child = GraphBox(
                 drawing.texts.modules[module], title, box.id, module, None, box.times * copies
             )
-            boxes.append(made)
+            boxes.append(child)
             at[drawing.first[module] : drawing.last[module]] = number
-            if made.id in opened:
-                _open(drawing, made, opened, boxes, at)
-        box.boxes.append(made)
+            if child.id in opened:
+                _open(drawing, child, opened, boxes, at)
+        box.boxes.append(child)
 
 
 def _lines(drawing: GraphArrays, boxes: list[GraphBox], at: Ints) -> list[GraphEdge]:
-    """Arrows between boxes that are not the same, those between the same two together."""
+    """The edges between visible boxes; arrows between the same two boxes are merged."""
     source, target = at[drawing.maker], at[drawing.reader]
     apart = np.flatnonzero(source != target)
-    pairs, of = _numbered(source[apart] * len(boxes) + target[apart])
+    pairs, of = _distinct(source[apart] * len(boxes) + target[apart])
     count = len(pairs)
-    tensors, tensor_line = _each_once(drawing.tensor[apart], of)
+    tensors, tensor_line = _distinct_per_edge(drawing.tensor[apart], of)
     moves, owner = drawing.moves.rows(apart)
-    moves, move_line = _each_once(moves, of[owner])
+    moves, move_line = _distinct_per_edge(moves, of[owner])
     ns = np.bincount(move_line, drawing.move_ns[moves], count)
     steps, owner = drawing.steps.rows(moves)
     step_line = move_line[owner]
@@ -139,17 +139,17 @@ def _lines(drawing: GraphArrays, boxes: list[GraphBox], at: Ints) -> list[GraphE
     ]
 
 
-def _numbered(values: Ints) -> tuple[Ints, Ints]:
-    """Different values in the order in which they come, and the number of each value."""
-    found, first, inverse = np.unique(values, return_index=True, return_inverse=True)
+def _distinct(values: Ints) -> tuple[Ints, Ints]:
+    """The distinct values in order of first occurrence, and the index of each value in them."""
+    distinct, first, inverse = np.unique(values, return_index=True, return_inverse=True)
     order = np.argsort(first)
-    number = np.empty(len(found), np.int64)
-    number[order] = np.arange(len(found))
-    return found[order], number[inverse]
+    number = np.empty(len(distinct), np.int64)
+    number[order] = np.arange(len(distinct))
+    return distinct[order], number[inverse]
 
 
-def _each_once(values: Ints, lines: Ints) -> tuple[Ints, Ints]:
-    """Every value once for every line, by line and then as they come; and the line of each."""
+def _distinct_per_edge(values: Ints, lines: Ints) -> tuple[Ints, Ints]:
+    """The distinct values of each edge, ordered by edge and first occurrence; and their edges."""
     width = int(values.max(initial=0)) + 1
     _, first = np.unique(lines * width + values, return_index=True)
     first = first[np.lexsort((first, lines[first]))]
@@ -157,50 +157,51 @@ def _each_once(values: Ints, lines: Ints) -> tuple[Ints, Ints]:
 
 
 def _first_of_each(values: Ints, lines: Ints, count: int) -> tuple[list[list[int]], list[int]]:
-    """Of every line the first values, and how many there are more; sorted by line."""
+    """The first MOST_NAMED values of each edge, and the count of the others. lines: sorted."""
     lengths = np.bincount(lines, minlength=count)
     ends = np.cumsum(lengths)
-    given = values.tolist()
-    found = [
-        given[end - length : end - length + min(length, MOST_NAMED)]
+    numbers = values.tolist()
+    first_values = [
+        numbers[end - length : end - length + min(length, MOST_NAMED)]
         for end, length in zip(ends.tolist(), lengths.tolist(), strict=True)
     ]
-    return found, np.maximum(0, lengths - MOST_NAMED).tolist()
+    return first_values, np.maximum(0, lengths - MOST_NAMED).tolist()
 
 
 def _lay(root: GraphBox, lines: list[GraphEdge]) -> None:
-    """Sizes from the inside out, then positions from the outside in."""
+    """Set sizes from the innermost boxes outward, then positions from the root inward."""
     all_ = list(walk(root))
-    parents = {own.id: box for box in all_ for own in box.boxes}
+    parents = {child.id: box for box in all_ for child in box.boxes}
     siblings: dict[str, list[tuple[str, str]]] = {}
     for line in lines:
-        met = _meeting(line.source, line.target, parents)
+        met = _common_box(line.source, line.target, parents)
         if met is not None:
             siblings.setdefault(met[0].id, []).append((met[1].id, met[2].id))
     for box in reversed(all_):
         if not box.is_open:
             box.width = 2 * INSIDE + LETTER * len(box.title)
             continue
-        numbers = {own.id: k for k, own in enumerate(box.boxes)}
+        numbers = {child.id: k for k, child in enumerate(box.boxes)}
         edges = [(numbers[a], numbers[b]) for a, b in siblings.get(box.id, ())]
-        # a module may read what one behind it makes: such lines go up
+        # edges to an earlier box exist and are drawn upward
         laid = lay(
-            [(own.width, own.height) for own in box.boxes], [(a, b) for a, b in edges if a < b]
+            [(child.width, child.height) for child in box.boxes],
+            [(a, b) for a, b in edges if a < b],
         )
-        for own, (x, y) in zip(box.boxes, laid.at, strict=True):
-            own.x, own.y = x + INSIDE, y + HEAD
+        for child, (x, y) in zip(box.boxes, laid.at, strict=True):
+            child.x, child.y = x + INSIDE, y + HEAD
         box.width = max(laid.width, LETTER * len(box.title)) + 2 * INSIDE
         box.height = laid.height + HEAD + INSIDE
     for box in all_:
-        for own in box.boxes:
-            own.x += box.x
-            own.y += box.y
+        for child in box.boxes:
+            child.x += box.x
+            child.y += box.y
 
 
-def _meeting(
+def _common_box(
     one: GraphBox, other: GraphBox, parents: dict[str, GraphBox]
 ) -> tuple[GraphBox, GraphBox, GraphBox] | None:
-    """The box in which both are, and which of its own boxes they are in."""
+    """The innermost common box, and its two child boxes that contain the two boxes."""
     path: dict[str, GraphBox] = {}
     box: GraphBox | None = one
     while box is not None and box.id in parents:

@@ -1,4 +1,4 @@
-"""When a job's search found what, and whether it was ended early.
+"""The times of a job's search, and whether it was ended early.
 
 Revision: 0003, after 0002
 """

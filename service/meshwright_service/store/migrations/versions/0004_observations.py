@@ -1,4 +1,4 @@
-"""What training jobs measured of plans.
+"""Observations: step times that training jobs reported.
 
 Revision: 0004, after 0003
 """

@@ -1,7 +1,7 @@
-"""Agents, and jobs that measure: without graph and topology, with samples and a calibration.
+"""Agents, and measurement jobs: without graph and topology, with samples and a calibration.
 
-SQLite rebuilds a table to let a column be NULL, and drops no table that others refer to: the events
-of jobs step aside meanwhile.
+SQLite rebuilds a table to make a column nullable, and cannot drop a table that others refer to. The
+job events are therefore copied to another table and back.
 
 Revision: 0005, after 0004
 """

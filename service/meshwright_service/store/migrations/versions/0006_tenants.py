@@ -1,8 +1,7 @@
-"""Keys, and tenants: what was there belongs to the tenant "default".
+"""Keys and tenants; existing rows belong to the tenant "default".
 
-Tables whose keys gain the tenant are made anew, as SQLite changes no key of a table: their rows
-step aside meanwhile. The documents stay where they are. The way back keeps the tenant "default"
-alone.
+SQLite cannot change the key of a table, so tables whose keys gain the tenant are created again and
+their rows copied. The documents are unchanged. The downgrade keeps only the tenant "default".
 
 Revision: 0006, after 0005
 """
@@ -20,7 +19,7 @@ down_revision = "0005"
 branch_labels = None
 depends_on = None
 
-# those that others refer to first
+# referenced tables first
 CHANGED = ("agents", "plans", "certificates", "observations", "jobs", "job_events")
 REFERRED = {"graph": "documents", "topology": "documents", "plan": "documents",
             "samples": "documents", "calibration": "documents"}  # fmt: skip
@@ -98,7 +97,7 @@ def _bring_back(table: str, *, by_tenant: bool) -> None:
 
 
 def _keys(table: str) -> list[sa.Column[Any]]:
-    """The columns that come: whose a row is, and by which key."""
+    """The new columns: tenant and key."""
     by_key = [_id("key", nullable=True)] if table in ("agents", "jobs") else []
     return [] if table == "job_events" else [_tenant(), *by_key]
 
@@ -216,7 +215,7 @@ COLUMNS: dict[str, Callable[[], list[sa.Column[Any]]]] = {
         _id("samples", nullable=True), _id("calibration", nullable=True),
     ],
 }  # fmt: skip
-# the same before and after, but for the tenant before them
+# equal before and after, except for the leading tenant
 INDEXES = (
     ("agents", "agents_by_age", ["created", "id"]),
     ("plans", "plans_by_age", ["created", "id"]),

@@ -1,4 +1,4 @@
-"""When a worker last began a job of a key: keys take turns by it.
+"""The start of a key's last job, for the fair share of keys.
 
 Revision: 0007, after 0006
 """

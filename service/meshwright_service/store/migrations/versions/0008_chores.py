@@ -1,4 +1,4 @@
-"""What processes of one store do in turns, and when it was last done.
+"""Periodic tasks that one process of a store does at a time, and their last start.
 
 Revision: 0008, after 0007
 """

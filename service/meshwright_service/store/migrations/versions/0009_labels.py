@@ -1,4 +1,4 @@
-"""Labels of plans, and what else lists of plans are filtered by: model, outcome, search, key.
+"""Labels of plans, and the filter columns of plan lists: model, outcome, search, key.
 
 Revision: 0009, after 0008
 """
@@ -15,7 +15,7 @@ down_revision = "0008"
 branch_labels = None
 depends_on = None
 
-ROWS = 500  # chosen: summaries that are read at a time
+ROWS = 500  # chosen: summaries in one statement
 
 
 def upgrade() -> None:
@@ -42,12 +42,12 @@ def upgrade() -> None:
 
 
 def _fill(connection: sa.Connection) -> None:
-    """What is known of plans that are there: their summaries say it, and jobs who asked."""
+    """Fill the new columns of existing plans from their summaries and jobs."""
     plans = sa.table(
-        "plans", *(sa.column(own) for own in ("tenant", "id", "model", "outcome", "solver", "key")),
+        "plans", *map(sa.column, ("tenant", "id", "model", "outcome", "solver", "key")),
         sa.column("summary", sa.JSON()),
     )  # fmt: skip
-    jobs = sa.table("jobs", *(sa.column(own) for own in ("tenant", "plan", "key", "created")))
+    jobs = sa.table("jobs", *map(sa.column, ("tenant", "plan", "key", "created")))
     after = ("", "")
     while True:
         rows = connection.execute(
@@ -57,14 +57,14 @@ def _fill(connection: sa.Connection) -> None:
             .limit(ROWS)
         ).all()
         for row in rows:
-            own = json.loads(row.summary) if isinstance(row.summary, str) else row.summary
+            summary = json.loads(row.summary) if isinstance(row.summary, str) else row.summary
             connection.execute(
                 sa.update(plans)
                 .where(plans.c.tenant == row.tenant, plans.c.id == row.id)
                 .values(
-                    model=own.get("name", ""),
-                    outcome=own.get("outcome", ""),
-                    solver=own.get("solver", ""),
+                    model=summary.get("name", ""),
+                    outcome=summary.get("outcome", ""),
+                    solver=summary.get("solver", ""),
                     key=sa.select(jobs.c.key)
                     .where(jobs.c.tenant == row.tenant, jobs.c.plan == row.id)
                     .order_by(jobs.c.created)

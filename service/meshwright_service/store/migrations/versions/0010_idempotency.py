@@ -1,4 +1,4 @@
-"""Idempotency keys: which job a request came to that may be sent again.
+"""Idempotency keys and the jobs of their requests.
 
 Revision: 0010, after 0009
 """

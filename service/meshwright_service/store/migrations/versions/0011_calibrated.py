@@ -1,4 +1,4 @@
-"""Which calibration a plan is made with, and in which topologies calibrations were measured.
+"""The calibration of each plan, and the topologies in which calibrations were measured.
 
 Revision: 0011, after 0010
 """
@@ -49,7 +49,7 @@ def upgrade() -> None:
 
 
 def _fill(connection: sa.Connection) -> None:
-    """What documents that are there say: plans of calibrations, calibrations of samples."""
+    """Fill the new column and table from the existing documents."""
     for id_, body in _bodies(connection, "plan"):
         named = str(body.get("calibration", ""))
         connection.execute(sa.update(PLANS).where(PLANS.c.id == id_).values(calibration=named))
@@ -62,8 +62,8 @@ def _fill(connection: sa.Connection) -> None:
             continue
         beside = HOLDINGS.alias()
         both = sa.and_(beside.c.tenant == HOLDINGS.c.tenant, beside.c.id == samples)
-        own = sa.select(HOLDINGS.c.tenant).where(HOLDINGS.c.id == id_)
-        for tenant in connection.execute(own.where(sa.exists().where(both))).scalars().all():
+        tenants = sa.select(HOLDINGS.c.tenant).where(HOLDINGS.c.id == id_)
+        for tenant in connection.execute(tenants.where(sa.exists().where(both))).scalars().all():
             connection.execute(
                 sa.insert(CALIBRATED).values(
                     tenant=tenant, topology=measured[samples], calibration=id_
@@ -72,11 +72,11 @@ def _fill(connection: sa.Connection) -> None:
 
 
 def _bodies(connection: sa.Connection, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Documents of a kind, one at a time: a plan may be large."""
+    """The documents of a kind, read one at a time, because a plan may be large."""
     held = sa.select(HOLDINGS.c.id).where(HOLDINGS.c.kind == kind).distinct()
     for id_ in connection.execute(held).scalars().all():
-        own = sa.select(DOCUMENTS.c.body).where(DOCUMENTS.c.id == id_)
-        packed = connection.execute(own).scalar()
+        document = sa.select(DOCUMENTS.c.body).where(DOCUMENTS.c.id == id_)
+        packed = connection.execute(document).scalar()
         if packed:
             yield id_, json.loads(zstandard.ZstdDecompressor().decompress(packed))
 

@@ -1,4 +1,4 @@
-"""What is worked out from documents, kept beside them.
+"""Derived documents.
 
 Revision: 0012, after 0011
 """

@@ -1,4 +1,4 @@
-"""What names a document is found by it: what asked for a plan, what goes with one, what is unused.
+"""Indexes on the columns that refer to documents.
 
 Revision: 0013, after 0012
 """
@@ -12,7 +12,7 @@ down_revision = "0012"
 branch_labels = None
 depends_on = None
 
-# the document first: whether that of any tenant names it is asked with every document that goes
+# document column first: each deletion looks for references of all tenants
 INDEXES = {
     "jobs_by_plan": ("jobs", ["plan", "tenant", "created", "id"]),
     "jobs_of_graph": ("jobs", ["graph"]),

@@ -1,4 +1,4 @@
-"""The best plan so far of searches that go on, or were lost.
+"""Incumbent plans of searches.
 
 Revision: 0014, after 0013
 """

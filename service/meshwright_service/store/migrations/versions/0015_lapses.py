@@ -1,4 +1,4 @@
-"""Attempts that were cut off or gave way, counted apart from lost ones; pauses between attempts.
+"""Separate counts of lapses and yields, and pauses between attempts.
 
 Revision: 0015, after 0014
 """

@@ -1,4 +1,4 @@
-"""Jobs that solve cost graphs: the cost graph, and its solution.
+"""The cost graph and the solution of a job.
 
 Revision: 0016, after 0015
 """
@@ -17,7 +17,7 @@ COLUMNS = ("cost_graph", "solution")
 
 def upgrade() -> None:
     for column in COLUMNS:
-        # one statement of both databases: a batch would rebuild a table that others refer to
+        # plain SQL for both databases: a batch rebuilds the table, which others refer to
         op.execute(
             f"ALTER TABLE jobs ADD COLUMN {column} VARCHAR(80) "
             f"CONSTRAINT jobs_{column}_names_documents REFERENCES documents (id)"
