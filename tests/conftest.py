@@ -21,6 +21,9 @@ SETTINGS = "_hypothesis_internal_use_settings"  # where `@settings` leaves them
 for client in (httpx, httpx2):  # the second is that of the test client of starlette
     client._config.DEFAULT_TIMEOUT_CONFIG.__init__(120)  # chosen
 
+settings.register_profile("tests", deadline=None)  # of an example: a busy machine takes its time
+settings.load_profile("tests")
+
 # A shell starts background jobs with SIGINT ignored, and every child inherits that: commands under
 # test would not end at Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
