@@ -369,7 +369,7 @@ def test_a_plan_that_claims_another_order_is_caught() -> None:
     (own,) = found.order
     assert own.chunks == 8
     for wrong, match in (
-        (found.model_copy(update={"order": ()}), "0 sequences, its sharding requires 1"),
+        (found.model_copy(update={"order": ()}), "0 sequences, but its sharding requires 1"),
         (damaged(found, chunks=4), "4 chunks make .* uneven; use a multiple of 8"),
         (damaged(found, by_position=()), "by position it"),
         (damaged(found, loaded=(LoadedDim(tensor="kin", dim=2),)), "does not match"),
@@ -387,7 +387,7 @@ def test_an_order_that_nobody_asked_for_is_caught() -> None:
     graph, plain = attending(48, 48), Setup(microbatches=1)
     found = planned(graph, (CUT,), setup=plain)
     order = planned(graph, (CUT,)).order
-    with pytest.raises(PlanError, match="its setup says contiguous"):
+    with pytest.raises(PlanError, match="its setup requests contiguous"):
         evaluate(problem(graph, topology(2, 2), plain), found.model_copy(update={"order": order}))
 
 
