@@ -42,6 +42,7 @@ def test_a_plan_that_wastes_its_devices_says_so_first(page: Page, site: Site) ->
     assert box is not None
     assert answers is not None
     assert box["y"] < answers["y"]
+    expect(page.locator(".plan-head").get_by_text("idle devices")).to_be_visible()
     check(page, "plan-waste")
 
 
@@ -54,7 +55,9 @@ def test_utilization_and_warnings_stand_on_the_page(page: Page, site: Site) -> N
         expect(card).to_contain_text(f"{overview['utilization'] * 100:.1f}")
         items = page.get_by_label("Warnings", exact=True).get_by_role("listitem")
         expect(items).to_have_count(len(overview["warnings"]))
+        head = page.locator(".plan-head")
         for warning in overview["warnings"]:
+            expect(head.get_by_text(warning["code"].replace("-", " "))).to_be_visible()
             expect(items.filter(has_text=warning["text"])).to_have_count(1)
         expect(page.get_by_text("Ops that take most time:")).to_contain_text(
             overview["kinds"][0]["kind"]

@@ -25,7 +25,7 @@ export async function show({ root, params, signal, title, go }) {
   title(found.entry.name || "Plan");
   fill(
     root,
-    planHead(id, "", { entry: found.entry, title: `${found.entry.name || "Plan"} on ${found.overview.topology_name}` }),
+    planHead(id, "", { entry: found.entry, title: `${found.entry.name || "Plan"} on ${found.overview.topology_name}`, warnings: found.overview.warnings }),
     warnings(found.overview),
     h("div", { class: "row called" }, h("span", { class: "muted" }, "Labels"), labels(found.entry, { editable: mayLabel })),
     answers(found),

@@ -12,8 +12,8 @@ const TABS = [
   ["what-if", "What if"],
 ];
 
-/** current: the last part of the page's path; entry: of the plan, if the page has it. */
-export function planHead(id, current, { entry, title } = {}) {
+/** current: the last part of the page's path; entry: of the plan, if the page has it; warnings: of its overview. */
+export function planHead(id, current, { entry, title, warnings = [] } = {}) {
   const tabs = TABS.map(([name, says]) =>
     h("a", { href: path`/plans/${id}` + (name && `/${name}`), "aria-current": name === current ? "page" : null }, says),
   );
@@ -26,6 +26,7 @@ export function planHead(id, current, { entry, title } = {}) {
       h("span", { class: "mono", title: id }, short(id)),
       entry ? [" · ", h("time", { datetime: entry.created_at, title: moment(entry.created_at) }, ago(entry.created_at))] : null,
       entry ? [" · ", verdict(entry)] : null,
+      warnings.map((warning) => [" ", h("span", { class: "tag warn", title: warning.text }, `! ${warning.code.replaceAll("-", " ")}`)]),
       entry?.key_name ? [" · by ", h("span", { class: "name" }, entry.key_name)] : null,
     ),
     h("nav", { class: "tabs", "aria-label": "Pages of this plan" }, tabs),
