@@ -111,7 +111,9 @@ def test_sums_in_another_order_are_equal() -> None:
     stage = Stage(mesh=mesh, ops=(), tensors=(), parameters=(), redistributions=tuple(moved),
                   buckets=(bucket,))  # fmt: skip
     assert Buckets(stage).check(ran, mesh) == 1
-    wrong = {key: replace(one, result=[part + 1 for part in one.result]) for key, one in ran.items()}
+    wrong = {
+        key: replace(one, result=[part + 1 for part in one.result]) for key, one in ran.items()
+    }
     with pytest.raises(StepError, match="makes another 'a' than alone"):
         Buckets(stage).check(wrong, mesh)
 
