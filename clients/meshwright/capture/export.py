@@ -79,18 +79,36 @@ def export_program(
     witness: Witness,
 ) -> Program:
     """Trace one forward pass without running it; a scalar first output is the loss."""
-    positional = () if isinstance(arguments, Mapping) else tuple(arguments)
-    named = dict(arguments) if isinstance(arguments, Mapping) else {}
+    if isinstance(arguments, Mapping):
+        exported = export_module(module, (), arguments)
+    else:
+        exported = export_module(module, arguments, {})
+    return read_export(module, exported, witness=witness)
+
+
+def export_module(
+    module: torch.nn.Module, positional: Sequence[Any], named: Mapping[str, Any]
+) -> torch.export.ExportedProgram:
+    """The exported program of one forward pass, traced on the meta device."""
     with warnings.catch_warnings():
         # tracing raises deprecation warnings inside torch
         warnings.simplefilter("ignore")
         # most forward functions create tensors without naming a device
         with torch.device("meta"), _NumbersAsOps():
-            exported = torch.export.export(module, positional, named, strict=False)
-        try:
-            return _ExportReader(module, exported, witness).read()
-        except _InPlaceWriteToView:
-            return _ExportReader(module, exported.run_decompositions({}), witness).read()
+            return torch.export.export(module, tuple(positional), dict(named), strict=False)
+
+
+def read_export(
+    module: torch.nn.Module, exported: torch.export.ExportedProgram, *, witness: Witness
+) -> Program:
+    """The program of an exported module."""
+    try:
+        return _ExportReader(module, exported, witness).read()
+    except _InPlaceWriteToView:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            functional = exported.run_decompositions({})
+        return _ExportReader(module, functional, witness).read()
 
 
 @dataclass

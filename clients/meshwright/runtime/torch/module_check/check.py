@@ -1,0 +1,146 @@
+"""The check that a module is that of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from meshwright.runtime.torch.module_check.graph_difference import GraphDifference, first_difference
+from meshwright.runtime.torch.module_check.loss_comparison import NotComparable, compare_loss
+from meshwright.runtime.torch.module_check.module_trace import (
+    CannotTrace,
+    ModuleTrace,
+    TraceSettings,
+    fallback_settings,
+    trace_module,
+)
+from meshwright.runtime.torch.module_check.transformers_settings import (
+    is_of_transformers,
+    transformers_settings,
+)
+from meshwright.schema import Graph, ModuleMismatch
+
+Method = Literal["graph", "loss", "none"]
+_REMEDY = "Train the module that was captured, or capture this module and plan again"
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleCheck:
+    """The method that compared the module with the plan's graph, and the reason for another one.
+
+    `graph` compares the ops, `loss` one step of one process, `none` nothing.
+    """
+
+    method: Method
+    reason: str = ""
+
+
+def check_module(module: torch.nn.Module, graph: Graph, method: Method) -> ModuleCheck:
+    """Raise ModuleMismatch if the module computes another loss than the graph.
+
+    A module that cannot be traced, and a graph of another capture, are compared by one step. If
+    that is not possible either, the result has the method `none` and the reason.
+    """
+    if method == "none":
+        return ModuleCheck("none", "check_module is 'none'")
+    if method == "loss":
+        return _by_loss(module, graph, "check_module is 'loss'")
+    try:
+        trace, difference = _closest_trace(module, graph)
+    except CannotTrace as why:
+        return _by_loss(module, graph, f"torch.export does not trace the module ({why})")
+    if difference is None:
+        _check_stops(trace)
+        return ModuleCheck("graph")
+    _check_mode(module, graph, difference)
+    if _is_foreign(graph, trace.graph, module):
+        return _by_loss(module, graph, f"the graph {graph.id} is not a capture of a PyTorch module")
+    raise ModuleMismatch(f"the module is not that of the plan: {difference}. {_REMEDY}")
+
+
+def _closest_trace(
+    module: torch.nn.Module, graph: Graph
+) -> tuple[ModuleTrace, GraphDifference | None]:
+    """The first trace that equals the graph, else the first trace; with its difference."""
+    first: tuple[ModuleTrace, GraphDifference | None] | None = None
+    failure: CannotTrace | None = None
+    for settings in _settings(module, graph):
+        try:
+            trace = trace_module(module, graph, settings)
+        except CannotTrace as why:
+            failure = failure or why
+            continue
+        difference = _difference(graph, trace)
+        if difference is None:
+            return trace, None
+        first = first or (trace, difference)
+    if first is not None:
+        return first
+    assert failure is not None
+    raise failure
+
+
+def _settings(module: torch.nn.Module, graph: Graph) -> Iterator[TraceSettings]:
+    """The settings that captures may have had, the most probable first."""
+    if is_of_transformers(module):
+        yield transformers_settings(module, graph)
+    yield TraceSettings()
+    yield from fallback_settings(graph, TraceSettings())
+
+
+def _difference(graph: Graph, trace: ModuleTrace) -> GraphDifference | None:
+    if trace.graph.loss is None:
+        raise ModuleMismatch(
+            f"the plan's graph {graph.id} has the loss {graph.loss!r}, and the forward of the "
+            f"module returns no tensor of one element first. {_REMEDY}"
+        )
+    return first_difference(graph, trace.graph, trace.sizes)
+
+
+def _check_mode(module: torch.nn.Module, graph: Graph, difference: GraphDifference) -> None:
+    """Raise ModuleMismatch that names the mode if the module equals the graph in the other one."""
+    for training, name, call in ((True, "training", "train"), (False, "evaluation", "eval")):
+        if all(part.training == training for part in module.modules()):
+            continue
+        for settings in _settings(module, graph):
+            try:
+                trace = trace_module(module, graph, settings, training=training)
+            except CannotTrace:
+                continue
+            if _difference(graph, trace) is None:
+                other = "evaluation" if training else "training"
+                raise ModuleMismatch(
+                    f"the module is in {other} mode, and the plan's graph {graph.id} was captured "
+                    f"in {name} mode: {difference}. Call module.{call}(), or capture the module in "
+                    f"{other} mode and plan again"
+                )
+
+
+def _check_stops(trace: ModuleTrace) -> None:
+    if trace.stops:
+        raise ModuleMismatch(
+            f"the module stops a gradient in {', '.join(map(repr, trace.stops))} (detach or "
+            "no_grad) on its way to a parameter, and the graph of a plan has no such op. Compute "
+            "the loss without detach and no_grad, or pass check_module='none' if the gradient may "
+            "flow"
+        )
+
+
+def _is_foreign(graph: Graph, traced: Graph, module: torch.nn.Module) -> bool:
+    """Whether a graph is no capture of PyTorch: its ops are in no module of the traced one."""
+    if any(op.kind.startswith(("onnx.", "jax.", "mindspore.")) for op in graph.ops):
+        return True
+    names = {name for name, _ in module.named_modules()}
+    paths, traced_paths = ({op.module for op in g.ops} - {""} for g in (graph, traced))
+    return bool(traced_paths) and names.isdisjoint(paths)
+
+
+def _by_loss(module: torch.nn.Module, graph: Graph, why: str) -> ModuleCheck:
+    try:
+        compare_loss(module, graph)
+    except NotComparable as also:
+        return ModuleCheck("none", f"{why}, and {also}")
+    return ModuleCheck("loss", why)

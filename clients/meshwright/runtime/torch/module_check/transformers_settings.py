@@ -1,0 +1,59 @@
+"""Settings of traces of transformers models: as `capture_hf` has them."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import torch
+
+from meshwright.runtime.torch.module_check.module_trace import TraceSettings
+from meshwright.schema import Graph, MeshwrightError
+
+
+def is_of_transformers(module: torch.nn.Module) -> bool:
+    """Whether a module is a model of transformers."""
+    transformers = sys.modules.get("transformers")
+    return transformers is not None and isinstance(module, transformers.PreTrainedModel)
+
+
+def transformers_settings(module: torch.nn.Module, graph: Graph) -> TraceSettings:
+    """The settings with which `capture_hf` captures a model of this configuration."""
+    # imports transformers
+    from meshwright.capture.hf import numbers_of
+    from meshwright.capture.hf_inputs import HeadInputs
+    from meshwright.capture.selective_scan import scans_as_ops
+
+    head: Any = type(module)
+    config: Any = module.config
+    parameter = next(module.parameters())
+    limits = {}
+    named = {}
+    try:
+        inputs = HeadInputs(head, config, parameter.dtype, batch=1, seq=graph.symbols.get("seq"))
+        limits = dict(inputs.limits)
+        named = {"return_loss": True} if inputs.is_contrastive else {}
+    except (AttributeError, MeshwrightError):  # a configuration without text
+        pass
+    return TraceSettings(
+        limits,
+        tuple(numbers_of(config.to_dict())),
+        named,
+        patches=lambda: scans_as_ops(head),
+        prepare=_prepare,
+    )
+
+
+def _prepare(module: torch.nn.Module) -> None:
+    """Change a copy of a model as `capture_hf` builds it: no cache, attention as one op.
+
+    Both leave the loss as it is.
+    """
+    from meshwright.capture.hf import attention_of
+
+    config: Any = module.config
+    config.use_cache = False
+    implementation = attention_of(type(module))
+    for part in module.modules():
+        if hasattr(part, "config") and hasattr(part.config, "_attn_implementation"):
+            part.config._attn_implementation = implementation
