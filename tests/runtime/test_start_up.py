@@ -151,7 +151,7 @@ def test_a_rank_with_another_model_ends_all_with_its_reason(plan: Path) -> None:
     found = ends(has_another_model, plan)
     assert found.keys() == {0, 1, 2}
     assert "has the parameter 'norm.weight' of shape [32], the module has none" in found[1]
-    assert found[1].startswith("invalid-plan")
+    assert found[1].startswith("module-mismatch")
     for rank in (0, 2):
         assert found[rank].startswith("rank-lost: rank 1 failed while reading the plan: ")
         assert "has the parameter 'norm.weight'" in found[rank]

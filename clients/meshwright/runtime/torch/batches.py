@@ -35,8 +35,8 @@ class Batches:
             name = entry.tensor
             if name not in batch:
                 raise InvalidInput(
-                    f"the batch has no {name!r}, which the plan's graph {self._graph.id} reads; its "
-                    f"keys are {', '.join(map(repr, batch)) or 'none'}. Add the key"
+                    f"the batch has no {name!r}, which the plan's graph {self._graph.id} reads; "
+                    f"its keys are {', '.join(map(repr, batch)) or 'none'}. Add the key"
                 )
             dim = self._batch_dim(name)
             places = list(zip(entry.num_shards, entry.shard_id, strict=True))
@@ -65,8 +65,8 @@ class Batches:
             name = entry.tensor
             if name not in batch:
                 raise InvalidInput(
-                    f"step got no {name!r}, which the plan's graph {self._graph.id} reads; its "
-                    f"keys are {', '.join(map(repr, batch)) or 'none'}. Add the key"
+                    f"step got no {name!r}, which the plan's graph {self._graph.id} reads; "
+                    f"its keys are {', '.join(map(repr, batch)) or 'none'}. Add the key"
                 )
             microbatches[name] = self._split(batch[name], self._batch_dim(name))
             self._check_share(name, microbatches[name][0], entry.num_shards)

@@ -22,7 +22,7 @@ from meshwright.runtime.torch.collective_log import Record
 from meshwright.runtime.torch.collectives import TorchCollectives
 from meshwright.runtime.torch.groups import StageGroups
 from meshwright.runtime.torch.heartbeat import Pulse
-from meshwright.runtime.torch.module_check import Method, check_module
+from meshwright.runtime.torch.module_check import ModuleCheck
 from meshwright.runtime.torch.module_check.parameter_check import check_parameters
 from meshwright.runtime.torch.parameters import Parameters, aliases_of
 from meshwright.runtime.torch.pipeline import run_step
@@ -56,7 +56,7 @@ class Trained:
         groups: Callable[[], StageGroups],
         close: Callable[[], None],
         pulse: Pulse,
-        check: Method = "graph",
+        check: Callable[[], ModuleCheck],
         observing: Observing | None = None,
     ) -> None:
         self.strategy = strategy
@@ -76,7 +76,7 @@ class Trained:
             op: why for program in programs.values() for op, why in program.fallen_back.items()
         }
         check_parameters(graph, self._shapes, module)
-        self.module_check = check_module(module, graph, check)
+        self.module_check = check()
         stage_groups = groups()
         self._seed = self._of_first_rank(torch.initial_seed())
         self._stages = {

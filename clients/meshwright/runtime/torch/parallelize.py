@@ -12,7 +12,7 @@ import torch.distributed as dist
 from meshwright.runtime.plan_source import PlanSource
 from meshwright.runtime.reporting import Reports
 from meshwright.runtime.torch.groups import StageGroups, create_groups
-from meshwright.runtime.torch.module_check import Method
+from meshwright.runtime.torch.module_check import Method, ModuleCheck, compare_module
 from meshwright.runtime.torch.module_check.parameter_check import other_dtypes
 from meshwright.runtime.torch.parallel_model import Trained
 from meshwright.runtime.torch.start_up import joined
@@ -21,6 +21,7 @@ from meshwright.schema import Graph, PlanError
 
 _LOG = logging.getLogger(__name__)
 _CHECKS = {
+    "graph": "the module was compared with the plan's graph by its ops",
     "loss": "the module was compared with the plan's graph by the loss and gradients of one step",
     "none": "the module was not compared with the plan's graph",
 }
@@ -55,8 +56,14 @@ def parallelize(
     start, leave = joined(next(module.parameters()).device, timeout_s)
     pulse = start.pulse(silence_s)
 
-    def groups() -> StageGroups:
+    def check() -> ModuleCheck:
         start.meet("reading the plan")
+        result = compare_module(module, graph, check_module)
+        start.renew()
+        return result
+
+    def groups() -> StageGroups:
+        start.meet("checking the module")
         stage_groups = create_groups(strategy, timeout_s)
         pulse.aborts(stage_groups.every())
         return stage_groups
@@ -77,7 +84,7 @@ def parallelize(
             groups=groups,
             close=close,
             pulse=pulse,
-            check=check_module,
+            check=check,
             observing=_observing(source, next(module.parameters()).device),
         )
         pulse.begin()
@@ -106,7 +113,7 @@ def _check(graph: Graph) -> None:
 def _log_differences(trained: Trained, dtypes: Mapping[str, str]) -> None:
     """Log the differences from the plan. `dtypes` replace those of the graph."""
     check = trained.module_check
-    if check.method != "graph":
+    if check.reason:
         _LOG.warning("%s: %s", _CHECKS[check.method], check.reason)
     for planned, dtype in dtypes.items():
         _LOG.warning("parameters are %s, and %s in the plan's graph", dtype, planned)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +18,7 @@ from meshwright.runtime.torch.module_check.module_trace import (
     fallback_settings,
     trace_module,
 )
+from meshwright.runtime.torch.module_check.parameter_check import REMEDY
 from meshwright.runtime.torch.module_check.transformers_settings import (
     is_of_transformers,
     transformers_settings,
@@ -24,7 +26,8 @@ from meshwright.runtime.torch.module_check.transformers_settings import (
 from meshwright.schema import Graph, ModuleMismatch
 
 Method = Literal["graph", "loss", "none"]
-_REMEDY = "Train the module that was captured, or capture this module and plan again"
+# chosen: no further settings for a module that takes so long to trace
+PATIENCE_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class ModuleCheck:
     reason: str = ""
 
 
-def check_module(module: torch.nn.Module, graph: Graph, method: Method) -> ModuleCheck:
+def compare_module(module: torch.nn.Module, graph: Graph, method: Method) -> ModuleCheck:
     """Raise ModuleMismatch if the module computes another loss than the graph.
 
     A module that cannot be traced, and a graph of another capture, are compared by one step. If
@@ -54,17 +57,18 @@ def check_module(module: torch.nn.Module, graph: Graph, method: Method) -> Modul
         return _by_loss(module, graph, f"torch.export does not trace the module ({why})")
     if difference is None:
         _check_stops(trace)
-        return ModuleCheck("graph")
+        return _by_gradients(module, graph, trace.functions)
     _check_mode(module, graph, difference)
     if _is_foreign(graph, trace.graph, module):
         return _by_loss(module, graph, f"the graph {graph.id} is not a capture of a PyTorch module")
-    raise ModuleMismatch(f"the module is not that of the plan: {difference}. {_REMEDY}")
+    raise ModuleMismatch(f"the module is not that of the plan: {difference}. {REMEDY}")
 
 
 def _closest_trace(
     module: torch.nn.Module, graph: Graph
 ) -> tuple[ModuleTrace, GraphDifference | None]:
     """The first trace that equals the graph, else the first trace; with its difference."""
+    deadline = time.monotonic() + PATIENCE_S
     first: tuple[ModuleTrace, GraphDifference | None] | None = None
     failure: CannotTrace | None = None
     for settings in _settings(module, graph):
@@ -77,6 +81,8 @@ def _closest_trace(
         if difference is None:
             return trace, None
         first = first or (trace, difference)
+        if time.monotonic() > deadline:
+            break
     if first is not None:
         return first
     assert failure is not None
@@ -95,7 +101,7 @@ def _difference(graph: Graph, trace: ModuleTrace) -> GraphDifference | None:
     if trace.graph.loss is None:
         raise ModuleMismatch(
             f"the plan's graph {graph.id} has the loss {graph.loss!r}, and the forward of the "
-            f"module returns no tensor of one element first. {_REMEDY}"
+            f"module returns no tensor of one element first. {REMEDY}"
         )
     return first_difference(graph, trace.graph, trace.sizes)
 
@@ -127,6 +133,19 @@ def _check_stops(trace: ModuleTrace) -> None:
             "the loss without detach and no_grad, or pass check_module='none' if the gradient may "
             "flow"
         )
+
+
+def _by_gradients(module: torch.nn.Module, graph: Graph, functions: Sequence[str]) -> ModuleCheck:
+    """Compare the gradients of a module whose ops are those of the graph."""
+    if not functions:
+        return ModuleCheck("graph")
+    try:
+        compare_loss(module, graph)
+    except NotComparable as why:
+        return ModuleCheck(
+            "graph", f"the gradients of {', '.join(functions)} were not compared, as {why}"
+        )
+    return ModuleCheck("graph")
 
 
 def _is_foreign(graph: Graph, traced: Graph, module: torch.nn.Module) -> bool:

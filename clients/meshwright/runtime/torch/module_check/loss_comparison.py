@@ -15,6 +15,7 @@ import torch
 from meshwright.capture.interpreter import interpret
 from meshwright.runtime.ranks import LOADED
 from meshwright.runtime.torch.module_check.forward_arguments import forward_arguments
+from meshwright.runtime.torch.module_check.meta_copy import check_forwards
 from meshwright.runtime.unsharded_ops import drops
 from meshwright.schema import Graph, GraphError, ModuleMismatch, Tensor
 
@@ -90,6 +91,7 @@ def _check_cost(module: torch.nn.Module, graph: Graph, sizes: Mapping[str, int])
 def _copy(module: torch.nn.Module) -> torch.nn.Module:
     """A copy of the module in float64 on the CPU, with random parameters."""
     try:
+        check_forwards(module)
         alone = copy.deepcopy(module).to("cpu").double()
     except Exception as why:  # attributes of a module raise errors of any class
         raise NotComparable(f"the module cannot be copied ({_line(why)})") from why

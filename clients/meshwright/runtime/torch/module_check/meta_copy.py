@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Mapping
 
 import torch
@@ -17,10 +18,23 @@ def meta_copy(module: torch.nn.Module, graph: Graph) -> torch.nn.Module:
 
     A graph has the dtypes of its capture, and the module may have wider ones.
     """
+    check_forwards(module)
     dtypes = _dtypes(module, graph)
     tensors = {id(t): t for own in module.modules() for t in _tensors(own)}
     memo = {id_: _empty(tensor, dtypes) for id_, tensor in tensors.items()}
     return copy.deepcopy(module, memo)
+
+
+def check_forwards(module: torch.nn.Module) -> None:
+    """Raise TypeError for a forward that is a plain function of one instance.
+
+    In a copy, it reads the parameters of the original.
+    """
+    for path, part in module.named_modules():
+        if inspect.isfunction(vars(part).get("forward")):
+            raise TypeError(
+                f"the forward of {path or type(part).__name__!r} is a function of this instance"
+            )
 
 
 def _tensors(module: torch.nn.Module) -> list[T]:

@@ -14,6 +14,7 @@ from meshwright.capture.finalize import finalize_program
 from meshwright.capture.passes import PASSES
 from meshwright.capture.stopped_gradients import stopped_gradients
 from meshwright.capture.symbolic_sizes import BATCH_WITNESS, SMALLEST_WITNESS, Witness
+from meshwright.runtime.torch.module_check.autograd_functions import autograd_functions
 from meshwright.runtime.torch.module_check.forward_arguments import forward_arguments
 from meshwright.runtime.torch.module_check.meta_copy import meta_copy
 from meshwright.schema import Graph, MeshwrightError, ModuleMismatch, Tensor
@@ -45,12 +46,14 @@ class TraceSettings:
 class ModuleTrace:
     """The graph of a module, and the traced size of each symbol.
 
-    `stops` are the paths of modules that stop a gradient on its way to a parameter.
+    `stops` are the paths of modules that stop a gradient on its way to a parameter. `functions` are
+    the autograd functions of the module, whose gradients are no part of the graph.
     """
 
     graph: Graph
     sizes: Mapping[str, int]
     stops: tuple[str, ...]
+    functions: tuple[str, ...]
 
 
 def trace_module(
@@ -77,7 +80,7 @@ def trace_module(
     arguments = forward_arguments(copy, graph, value)
     named = {**arguments.named, **settings.named}
     try:
-        with settings.patches():
+        with settings.patches(), autograd_functions() as functions:
             exported = export_module(copy, arguments.positional, named)
             stops = stopped_gradients(exported, copy)
             program = read_export(copy, exported, witness=witness)
@@ -90,7 +93,7 @@ def trace_module(
                 "the module that was captured, or capture this module and plan again"
             ) from why
         raise CannotTrace(_line(why)) from why
-    return ModuleTrace(traced, sizes, stops)
+    return ModuleTrace(traced, sizes, stops, tuple(functions))
 
 
 def fallback_settings(graph: Graph, settings: TraceSettings) -> Iterator[TraceSettings]:

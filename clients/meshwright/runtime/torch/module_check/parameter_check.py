@@ -6,8 +6,9 @@ from collections.abc import Mapping
 
 import torch
 
-from meshwright.schema import Graph, ModuleMismatch, PlanError, Tensor
+from meshwright.schema import Graph, ModuleMismatch, Tensor
 
+REMEDY = "Train the module that was captured, or capture this module and plan again"
 # a parameter of these dtypes may stand for one of any dtype: it is as wide or wider, or the one
 # in which programs compute when they cast
 _FULL = (torch.float32, torch.float64)
@@ -16,7 +17,7 @@ _FULL = (torch.float32, torch.float64)
 def check_parameters(
     graph: Graph, shapes: Mapping[str, tuple[int, ...]], module: torch.nn.Module
 ) -> None:
-    """Raise PlanError if the parameters of the module are not those of the graph."""
+    """Raise ModuleMismatch if the parameters of the module are not those of the graph."""
     parameters = dict(module.named_parameters(remove_duplicate=False))
     dtypes: dict[str, tuple[str, torch.dtype]] = {}
     for tensor in graph.tensors:
@@ -24,18 +25,19 @@ def check_parameters(
             continue
         name, shape = tensor.name, shapes[tensor.name]
         if name not in parameters:
-            raise PlanError(
+            raise ModuleMismatch(
                 f"the plan's graph {graph.id} has the parameter {name!r} of shape "
-                f"{list(shape)}, the module has none of this name"
+                f"{list(shape)}, the module has none of this name. {REMEDY}"
             )
         if tuple(parameters[name].shape) != shape:
-            raise PlanError(
+            raise ModuleMismatch(
                 f"parameter {name!r} has the shape {list(shape)} in the plan's graph "
-                f"{graph.id}, and {list(parameters[name].shape)} in the module"
+                f"{graph.id}, and {list(parameters[name].shape)} in the module. {REMEDY}"
             )
         if parameters[name].is_meta:
-            raise PlanError(
-                f"parameter {name!r} of the module is on the meta device, without value"
+            raise ModuleMismatch(
+                f"parameter {name!r} of the module is on the meta device, without value. Create "
+                "the module on a device"
             )
         _check_form(graph, tensor, parameters[name], dtypes)
     _check_hooks(module)

@@ -51,9 +51,10 @@ def _prepare(module: torch.nn.Module) -> None:
     """
     from meshwright.capture.hf import attention_of
 
-    config: Any = module.config
-    config.use_cache = False
     implementation = attention_of(type(module))
     for part in module.modules():
-        if hasattr(part, "config") and hasattr(part.config, "_attn_implementation"):
-            part.config._attn_implementation = implementation
+        config: Any = getattr(part, "config", None)
+        if hasattr(config, "use_cache"):
+            config.use_cache = False
+        if hasattr(config, "_attn_implementation"):
+            config._attn_implementation = implementation
