@@ -55,11 +55,15 @@ class Numbers:
 
 
 class CanonicalGraph:
-    """The ops of a graph that its loss depends on, in topological order, with their numbers."""
+    """The ops of a graph that its loss depends on, in topological order, with their numbers.
 
-    def __init__(self, graph: Graph, numbers: Numbers) -> None:
+    `tied` are other names of parameters.
+    """
+
+    def __init__(self, graph: Graph, numbers: Numbers, tied: Mapping[str, str]) -> None:
         assert graph.loss is not None
         self.graph = graph
+        self._tied = tied
         self._numbers = numbers
         self._repeats: Counter[Hashable] = Counter()
         self._values: dict[str, int] = {}
@@ -90,7 +94,8 @@ class CanonicalGraph:
         if name not in self._values:
             tensor = self.graph.tensor(name)
             role = "input" if tensor.role == "label" else tensor.role
-            self._values[name] = self._numbers.of(("source", role, name, *self._form(name)))
+            first = self._tied.get(name, name)
+            self._values[name] = self._numbers.of(("source", role, first, *self._form(name)))
         return self._values[name]
 
     def _form(self, name: str) -> tuple[Hashable, ...]:

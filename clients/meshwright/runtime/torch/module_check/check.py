@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -77,7 +78,7 @@ def _closest_trace(
         except CannotTrace as why:
             failure = failure or why
             continue
-        difference = _difference(graph, trace)
+        difference = _difference(module, graph, trace)
         if difference is None:
             return trace, None
         first = first or (trace, difference)
@@ -97,13 +98,25 @@ def _settings(module: torch.nn.Module, graph: Graph) -> Iterator[TraceSettings]:
     yield from fallback_settings(graph, TraceSettings())
 
 
-def _difference(graph: Graph, trace: ModuleTrace) -> GraphDifference | None:
+def _difference(
+    module: torch.nn.Module, graph: Graph, trace: ModuleTrace
+) -> GraphDifference | None:
     if trace.graph.loss is None:
         raise ModuleMismatch(
             f"the plan's graph {graph.id} has the loss {graph.loss!r}, and the forward of the "
             f"module returns no tensor of one element first. {REMEDY}"
         )
-    return first_difference(graph, trace.graph, trace.sizes)
+    return first_difference(graph, trace.graph, trace.sizes, _tied(module, graph))
+
+
+def _tied(module: torch.nn.Module, graph: Graph) -> dict[str, str]:
+    """The first name of each tied parameter that the graph has once, under another name."""
+    first: dict[int, str] = {}
+    pairs = module.named_parameters(remove_duplicate=False)
+    names = {name: first.setdefault(id(parameter), name) for name, parameter in pairs}
+    planned = [t.name for t in graph.tensors if t.role == "parameter" and t.name in names]
+    times = Counter(names[name] for name in planned)
+    return {name: names[name] for name in planned if times[names[name]] == 1}
 
 
 def _check_mode(module: torch.nn.Module, graph: Graph, difference: GraphDifference) -> None:
@@ -116,12 +129,12 @@ def _check_mode(module: torch.nn.Module, graph: Graph, difference: GraphDifferen
                 trace = trace_module(module, graph, settings, training=training)
             except CannotTrace:
                 continue
-            if _difference(graph, trace) is None:
+            if _difference(module, graph, trace) is None:
                 other = "evaluation" if training else "training"
                 raise ModuleMismatch(
-                    f"the module is in {other} mode, and the plan's graph {graph.id} was captured "
-                    f"in {name} mode: {difference}. Call module.{call}(), or capture the module in "
-                    f"{other} mode and plan again"
+                    f"the module is that of the plan in {name} mode, and it is in {other} mode: "
+                    f"{difference}. Call module.{call}(), or capture the module in {other} mode "
+                    "and plan again"
                 )
 
 

@@ -48,12 +48,15 @@ class GraphDifference:
 
 
 def first_difference(
-    plan_graph: Graph, module_graph: Graph, sizes: Mapping[str, int]
+    plan_graph: Graph, module_graph: Graph, sizes: Mapping[str, int], tied: Mapping[str, str]
 ) -> GraphDifference | None:
-    """The first difference of two graphs with a loss at these sizes; None if they are equal."""
+    """The first difference of two graphs with a loss at these sizes; None if they are equal.
+
+    `tied` are the names in the module of parameters that have another name in the plan's graph.
+    """
     numbers = Numbers(sizes)
-    planned = CanonicalGraph(plan_graph, numbers)
-    traced = CanonicalGraph(module_graph, numbers)
+    planned = CanonicalGraph(plan_graph, numbers, tied)
+    traced = CanonicalGraph(module_graph, numbers, {})
     if planned.loss == traced.loss:
         return None
     return GraphDifference(
