@@ -62,7 +62,7 @@ def test_the_module_of_the_plan_trains_and_its_check_is_named(file: Path) -> Non
         assert trained.module_check == ModuleCheck("graph")
         batch = words()
         loss = trained.step(**trained.slice(batch))
-        assert float(loss) == pytest.approx(float(module(**batch)), rel=1e-5)
+        assert float(loss) == pytest.approx(float(module(**batch).detach()), rel=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_the_module_of_the_plan_trains_and_its_check_is_named(file: Path) -> Non
 def test_another_module_is_refused_with_the_first_op_that_differs(
     changes: dict[str, object], message: str, file: Path
 ) -> None:
-    with pytest.raises(ModuleMismatch, match=f"the module is not that of the plan: .*{message}"):
+    with pytest.raises(ModuleMismatch, match=f"the module is .*that of the plan.*{message}"):
         meshwright.parallelize(block_model(**{"dropout": 0.0, **changes}), file)
 
 
@@ -118,13 +118,11 @@ def test_parameters_of_a_wider_dtype_are_accepted_and_logged(
 
 
 def test_an_unknown_and_a_missing_key_of_a_batch_are_named(file: Path) -> None:
-    inputs = "its inputs are 'ids', 'labels'. Remove the key, or capture the module with it"
+    unknown = "has the key 'mask', .* its inputs are 'ids', 'labels'. Remove the key, or capture"
     with meshwright.parallelize(block_model(dropout=0.0), file) as trained:
         batch = words()
         for call in (trained.slice, lambda batch: trained.step(**batch)):
-            with pytest.raises(
-                InvalidInput, match=f"has the key 'mask', .* does not read; {inputs}"
-            ):
+            with pytest.raises(InvalidInput, match=unknown):
                 call({**batch, "mask": batch["ids"]})
             with pytest.raises(InvalidInput, match=r"no 'labels', .* its keys are 'ids'. Add the"):
                 call({"ids": batch["ids"]})

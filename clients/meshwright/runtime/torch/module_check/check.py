@@ -24,6 +24,7 @@ from meshwright.runtime.torch.module_check.transformers_settings import (
     is_of_transformers,
     transformers_settings,
 )
+from meshwright.runtime.unsharded_ops import drops
 from meshwright.schema import Graph, ModuleMismatch
 
 Method = Literal["graph", "loss", "none"]
@@ -59,22 +60,26 @@ def compare_module(module: torch.nn.Module, graph: Graph, method: Method) -> Mod
     if difference is None:
         _check_stops(trace)
         return _by_gradients(module, graph, trace.functions)
-    _check_mode(module, graph, difference)
+    if _has_mode(graph) or _has_mode(trace.graph):
+        _check_mode(module, graph, difference)
     if _is_foreign(graph, trace.graph, module):
         return _by_loss(module, graph, f"the graph {graph.id} is not a capture of a PyTorch module")
     raise ModuleMismatch(f"the module is not that of the plan: {difference}. {REMEDY}")
 
 
 def _closest_trace(
-    module: torch.nn.Module, graph: Graph
+    module: torch.nn.Module, graph: Graph, *, training: bool | None = None
 ) -> tuple[ModuleTrace, GraphDifference | None]:
-    """The first trace that equals the graph, else the first trace; with its difference."""
+    """The first trace that equals the graph, else the first trace; with its difference.
+
+    `training` replaces the module's mode.
+    """
     deadline = time.monotonic() + PATIENCE_S
     first: tuple[ModuleTrace, GraphDifference | None] | None = None
     failure: CannotTrace | None = None
     for settings in _settings(module, graph):
         try:
-            trace = trace_module(module, graph, settings)
+            trace = trace_module(module, graph, settings, training=training)
         except CannotTrace as why:
             failure = failure or why
             continue
@@ -124,18 +129,22 @@ def _check_mode(module: torch.nn.Module, graph: Graph, difference: GraphDifferen
     for training, name, call in ((True, "training", "train"), (False, "evaluation", "eval")):
         if all(part.training == training for part in module.modules()):
             continue
-        for settings in _settings(module, graph):
-            try:
-                trace = trace_module(module, graph, settings, training=training)
-            except CannotTrace:
-                continue
-            if _difference(module, graph, trace) is None:
-                other = "evaluation" if training else "training"
-                raise ModuleMismatch(
-                    f"the module is that of the plan in {name} mode, and it is in {other} mode: "
-                    f"{difference}. Call module.{call}(), or capture the module in {other} mode "
-                    "and plan again"
-                )
+        try:
+            _, of_mode = _closest_trace(module, graph, training=training)
+        except CannotTrace:
+            continue
+        if of_mode is None:
+            other = "evaluation" if training else "training"
+            raise ModuleMismatch(
+                f"the module is that of the plan in {name} mode, and it is in {other} mode: "
+                f"{difference}. Call module.{call}(), or capture the module in {other} mode "
+                "and plan again"
+            )
+
+
+def _has_mode(graph: Graph) -> bool:
+    """Whether an op of the graph depends on the mode of the module."""
+    return any(op.kind == "batch_norm" or drops(op.kind, op.attrs) for op in graph.ops)
 
 
 def _check_stops(trace: ModuleTrace) -> None:

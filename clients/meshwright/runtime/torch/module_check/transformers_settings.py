@@ -33,7 +33,7 @@ def transformers_settings(module: torch.nn.Module, graph: Graph) -> TraceSetting
         inputs = HeadInputs(head, config, parameter.dtype, batch=1, seq=graph.symbols.get("seq"))
         limits = dict(inputs.limits)
         named = {"return_loss": True} if inputs.is_contrastive else {}
-    except (AttributeError, MeshwrightError):  # a configuration without text
+    except (AttributeError, KeyError, TypeError, MeshwrightError):  # of another form
         pass
     return TraceSettings(
         limits,
