@@ -17,14 +17,16 @@ def autograd_functions() -> Iterator[dict[str, None]]:
     """A context that collects the names of autograd functions, except those of PyTorch."""
     names: dict[str, None] = {}
 
-    def apply(cls: type[_SingleLevelFunction], *args: Any, **kwargs: Any) -> Any:
+    base: Any = _SingleLevelFunction
+
+    def apply(cls: Any, *args: Any, **kwargs: Any) -> Any:
         if not cls.__module__.startswith("torch."):
             names[f"{cls.__module__}.{cls.__qualname__}"] = None
-        return super(_SingleLevelFunction, cls).apply(*args, **kwargs)
+        return super(base, cls).apply(*args, **kwargs)
 
     # modules often hold a bound `apply`, which calls that of this base class
-    _SingleLevelFunction.apply = classmethod(apply)  # type: ignore[assignment]  # removed below
+    base.apply = classmethod(apply)
     try:
         yield names
     finally:
-        del _SingleLevelFunction.apply
+        del base.apply

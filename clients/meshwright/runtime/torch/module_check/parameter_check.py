@@ -40,7 +40,21 @@ def check_parameters(
                 "the module on a device"
             )
         _check_form(graph, tensor, parameters[name], dtypes)
+    _check_buffers(graph, module)
     _check_hooks(module)
+
+
+def _check_buffers(graph: Graph, module: torch.nn.Module) -> None:
+    """Raise ModuleMismatch for a buffer or constant of the graph without value in the module."""
+    buffers = {name for name, _ in module.named_buffers(remove_duplicate=False)}
+    read = {name for op in graph.ops for name in op.inputs}
+    for tensor in graph.tensors:
+        if tensor.role in ("buffer", "constant") and tensor.name in read - buffers:
+            raise ModuleMismatch(
+                f"the plan's graph {graph.id} has the {tensor.role} {tensor.name!r}, the module "
+                "has no buffer of this name. Register the tensor with register_buffer in the "
+                "module, capture it and plan again"
+            )
 
 
 def _check_form(
@@ -91,12 +105,17 @@ def other_dtypes(graph: Graph, module: torch.nn.Module) -> dict[str, str]:
 
 
 def _check_hooks(module: torch.nn.Module) -> None:
-    """Raise ModuleMismatch for backward hooks, which are no part of a graph."""
+    """Raise ModuleMismatch for changes of gradients that are no part of a graph."""
     for path, part in module.named_modules():
         if part._backward_hooks or part._backward_pre_hooks:
             raise ModuleMismatch(
                 f"module {path or type(part).__name__!r} has a backward hook, which a plan does "
                 "not run. Remove the hook, and change gradients after the step"
+            )
+        if getattr(part, "scale_grad_by_freq", False):
+            raise ModuleMismatch(
+                f"module {path!r} scales its gradient by frequency (scale_grad_by_freq), which a "
+                "plan does not. Set scale_grad_by_freq to False"
             )
 
 
