@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from meshwright.capture import capture_module
+from meshwright.runtime.torch.module_check import ModuleCheck, compare_module
 from meshwright.schema import Graph
 
 T = torch.Tensor
@@ -138,3 +139,8 @@ def block_graph(module: nn.Module, rows: int = 4) -> Graph:
 def captured_block(**changes: Any) -> Graph:
     """The graph of a block model with these choices."""
     return block_graph(block_model(**changes))
+
+
+def compared(module: nn.Module, graph: Graph) -> ModuleCheck:
+    """The check of a module by the ops of a graph, at the sizes of the graph."""
+    return compare_module(module, graph, "graph", symbols=graph.symbols)

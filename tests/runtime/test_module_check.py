@@ -17,14 +17,15 @@ import meshwright
 from meshwright.capture import capture_hf
 from meshwright.capture.hf import build_config, head_of
 from meshwright.planfile import PlanFile
-from meshwright.runtime.torch.module_check import ModuleCheck, compare_module
+from meshwright.runtime.torch.module_check import ModuleCheck
 from meshwright.schema import Graph, InvalidInput, ModuleMismatch, Setup
 from meshwright_solver.planning.planner import plan
 from tests.capture.architectures import ARCHITECTURES
-from tests.runtime.block_models import LENGTH, WORDS, block_model, captured_block
+from tests.runtime.block_models import LENGTH, WORDS, block_model, captured_block, compared
 from tests.solver.requests import toy_request
 from tests.solver.small_graphs import topology
 
+DOCS = Path(__file__).parents[2] / "docs" / "runtime.md"
 T = torch.Tensor
 
 
@@ -82,8 +83,11 @@ def test_the_module_of_the_plan_trains_and_its_check_is_named(file: Path) -> Non
 def test_another_module_is_refused_with_the_first_op_that_differs(
     changes: dict[str, object], message: str, file: Path
 ) -> None:
-    with pytest.raises(ModuleMismatch, match=f"the module is .*that of the plan.*{message}"):
+    with pytest.raises(ModuleMismatch, match=f"the module is .*that of the plan.*{message}") as why:
         meshwright.parallelize(block_model(**{"dropout": 0.0, **changes}), file)
+    if changes == {"activation": F.relu}:
+        message = str(why.value).replace(captured_block(dropout=0.0).id, "graph_…")
+        assert message in " ".join(DOCS.read_text().split())
 
 
 def test_without_the_check_the_plan_trains_and_the_log_says_so(
@@ -141,7 +145,7 @@ class Other(nn.Module):
 
 def test_a_forward_with_other_arguments_is_refused() -> None:
     with pytest.raises(ModuleMismatch, match="has the input 'ids', and the forward of Other has"):
-        compare_module(Other(), captured_block(dropout=0.0), "graph")
+        compared(Other(), captured_block(dropout=0.0))
 
 
 class Mlp(nn.Module):
@@ -196,13 +200,13 @@ def by_hand(*, with_linear: bool) -> Graph:
 
 
 def test_a_graph_written_by_hand_is_compared_by_its_ops_or_by_a_step() -> None:
-    assert compare_module(Mlp(), by_hand(with_linear=True), "graph") == ModuleCheck("graph")
+    assert compared(Mlp(), by_hand(with_linear=True)) == ModuleCheck("graph")
     graph = by_hand(with_linear=False)
-    result = compare_module(Mlp(), graph, "graph")
+    result = compared(Mlp(), graph)
     assert result.method == "loss"
     assert "is not a capture of a PyTorch module" in result.reason
     with pytest.raises(ModuleMismatch, match="its loss is"):
-        compare_module(Mlp(5.0), graph, "graph")
+        compared(Mlp(5.0), graph)
 
 
 @pytest.mark.parametrize("model_type", ["bert", "gpt2", "t5", "clip", "mixtral", "mamba"])
@@ -214,7 +218,7 @@ def test_a_model_of_transformers_is_that_of_its_configuration(model_type: str) -
     built.use_cache = True
     module = head_of(config, built)._from_config(built, dtype=torch.float32).train()
     assert isinstance(module, transformers.PreTrainedModel)
-    assert compare_module(module, graph, "graph") == ModuleCheck("graph")
+    assert compared(module, graph) == ModuleCheck("graph")
 
 
 def test_dropout_of_a_model_of_transformers_is_refused() -> None:
@@ -223,4 +227,4 @@ def test_dropout_of_a_model_of_transformers_is_refused() -> None:
     raw = transformers.AutoConfig.for_model(**config)
     module = transformers.GPT2LMHeadModel(raw).train()
     with pytest.raises(ModuleMismatch, match=r"the module has dropout\(p=0.1\)"):
-        compare_module(module, capture_hf(config, batch=4), "graph")
+        compared(module, capture_hf(config, batch=4))

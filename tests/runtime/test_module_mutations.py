@@ -14,10 +14,16 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from meshwright.runtime.torch.module_check import ModuleCheck, compare_module
+from meshwright.runtime.torch.module_check import ModuleCheck
 from meshwright.runtime.torch.module_check.parameter_check import check_parameters
 from meshwright.schema import Graph, ModuleMismatch
-from tests.runtime.block_models import BlockModel, block_graph, block_model, captured_block
+from tests.runtime.block_models import (
+    BlockModel,
+    block_graph,
+    block_model,
+    captured_block,
+    compared,
+)
 
 T = torch.Tensor
 EQUAL = ModuleCheck("graph")
@@ -25,7 +31,7 @@ EQUAL = ModuleCheck("graph")
 
 def checked(module: nn.Module, graph: Graph) -> ModuleCheck:
     check_parameters(graph, graph.instantiate({}), module)
-    return compare_module(module, graph, "graph")
+    return compared(module, graph)
 
 
 class FiveTimesTheGradient(torch.autograd.Function):
@@ -295,10 +301,10 @@ def test_modules_are_accepted_exactly_by_the_plans_of_their_choices(
     captured: dict[str, Any], changes: dict[str, Any]
 ) -> None:
     graph = block_graph(block_model(**captured))
-    assert compare_module(block_model(**captured), graph, "graph") == EQUAL
+    assert compared(block_model(**captured), graph) == EQUAL
     module = block_model(**changes)
     if module.choices == block_model(**captured).choices:
-        assert compare_module(module, graph, "graph") == EQUAL
+        assert compared(module, graph) == EQUAL
     else:
         with pytest.raises(ModuleMismatch):
-            compare_module(module, graph, "graph")
+            compared(module, graph)

@@ -58,7 +58,7 @@ def parallelize(
 
     def check() -> ModuleCheck:
         start.meet("reading the plan")
-        result = compare_module(module, graph, check_module)
+        result = compare_module(module, graph, check_module, symbols=strategy.symbols)
         start.renew()
         return result
 

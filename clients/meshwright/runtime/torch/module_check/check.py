@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -43,8 +43,12 @@ class ModuleCheck:
     reason: str = ""
 
 
-def compare_module(module: torch.nn.Module, graph: Graph, method: Method) -> ModuleCheck:
+def compare_module(
+    module: torch.nn.Module, graph: Graph, method: Method, *, symbols: Mapping[str, int]
+) -> ModuleCheck:
     """Raise ModuleMismatch if the module computes another loss than the graph.
+
+    `symbols` are the sizes of the job: the values of all symbols of the graph.
 
     A module that cannot be traced, and a graph of another capture, are compared by one step. If
     that is not possible either, the result has the method `none` and the reason.
@@ -52,23 +56,29 @@ def compare_module(module: torch.nn.Module, graph: Graph, method: Method) -> Mod
     if method == "none":
         return ModuleCheck("none", "check_module is 'none'")
     if method == "loss":
-        return _by_loss(module, graph, "check_module is 'loss'")
+        return _by_loss(module, graph, symbols, "check_module is 'loss'")
     try:
-        trace, difference = _closest_trace(module, graph)
+        trace, difference = _closest_trace(module, graph, symbols)
     except CannotTrace as why:
-        return _by_loss(module, graph, f"torch.export does not trace the module ({why})")
+        return _by_loss(module, graph, symbols, f"torch.export does not trace the module ({why})")
     if difference is None:
         _check_stops(trace)
-        return _by_gradients(module, graph, trace.functions)
+        return _by_gradients(module, graph, symbols, trace.functions)
     if _has_mode(graph) or _has_mode(trace.graph):
-        _check_mode(module, graph, difference)
+        _check_mode(module, graph, symbols, difference)
     if _is_foreign(graph, trace.graph, module):
-        return _by_loss(module, graph, f"the graph {graph.id} is not a capture of a PyTorch module")
+        return _by_loss(
+            module, graph, symbols, f"the graph {graph.id} is not a capture of a PyTorch module"
+        )
     raise ModuleMismatch(f"the module is not that of the plan: {difference}. {REMEDY}")
 
 
 def _closest_trace(
-    module: torch.nn.Module, graph: Graph, *, training: bool | None = None
+    module: torch.nn.Module,
+    graph: Graph,
+    symbols: Mapping[str, int],
+    *,
+    training: bool | None = None,
 ) -> tuple[ModuleTrace, GraphDifference | None]:
     """The first trace that equals the graph, else the first trace; with its difference.
 
@@ -77,7 +87,7 @@ def _closest_trace(
     deadline = time.monotonic() + PATIENCE_S
     first: tuple[ModuleTrace, GraphDifference | None] | None = None
     failure: CannotTrace | None = None
-    for settings in _settings(module, graph):
+    for settings in _settings(module, graph, symbols):
         try:
             trace = trace_module(module, graph, settings, training=training)
         except CannotTrace as why:
@@ -95,12 +105,14 @@ def _closest_trace(
     raise failure
 
 
-def _settings(module: torch.nn.Module, graph: Graph) -> Iterator[TraceSettings]:
+def _settings(
+    module: torch.nn.Module, graph: Graph, symbols: Mapping[str, int]
+) -> Iterator[TraceSettings]:
     """The settings that captures may have had, the most probable first."""
     if is_of_transformers(module):
         yield transformers_settings(module, graph)
     yield TraceSettings()
-    yield from fallback_settings(graph, TraceSettings())
+    yield from fallback_settings(TraceSettings(), symbols)
 
 
 def _difference(
@@ -124,13 +136,15 @@ def _tied(module: torch.nn.Module, graph: Graph) -> dict[str, str]:
     return {name: names[name] for name in planned if times[names[name]] == 1}
 
 
-def _check_mode(module: torch.nn.Module, graph: Graph, difference: GraphDifference) -> None:
+def _check_mode(
+    module: torch.nn.Module, graph: Graph, symbols: Mapping[str, int], difference: GraphDifference
+) -> None:
     """Raise ModuleMismatch that names the mode if the module equals the graph in the other one."""
     for training, name, call in ((True, "training", "train"), (False, "evaluation", "eval")):
         if all(part.training == training for part in module.modules()):
             continue
         try:
-            _, of_mode = _closest_trace(module, graph, training=training)
+            _, of_mode = _closest_trace(module, graph, symbols, training=training)
         except CannotTrace:
             continue
         if of_mode is None:
@@ -157,12 +171,14 @@ def _check_stops(trace: ModuleTrace) -> None:
         )
 
 
-def _by_gradients(module: torch.nn.Module, graph: Graph, functions: Sequence[str]) -> ModuleCheck:
+def _by_gradients(
+    module: torch.nn.Module, graph: Graph, symbols: Mapping[str, int], functions: Sequence[str]
+) -> ModuleCheck:
     """Compare the gradients of a module whose ops are those of the graph."""
     if not functions:
         return ModuleCheck("graph")
     try:
-        compare_loss(module, graph)
+        compare_loss(module, graph, symbols)
     except NotComparable as why:
         return ModuleCheck(
             "graph", f"the gradients of {', '.join(functions)} were not compared, as {why}"
@@ -179,9 +195,11 @@ def _is_foreign(graph: Graph, traced: Graph, module: torch.nn.Module) -> bool:
     return bool(traced_paths) and names.isdisjoint(paths)
 
 
-def _by_loss(module: torch.nn.Module, graph: Graph, why: str) -> ModuleCheck:
+def _by_loss(
+    module: torch.nn.Module, graph: Graph, symbols: Mapping[str, int], why: str
+) -> ModuleCheck:
     try:
-        compare_loss(module, graph)
+        compare_loss(module, graph, symbols)
     except NotComparable as also:
         return ModuleCheck("none", f"{why}, and {also}")
     return ModuleCheck("loss", why)

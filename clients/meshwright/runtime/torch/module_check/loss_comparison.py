@@ -35,10 +35,13 @@ class NotComparable(Exception):
     """A step of the module cannot be compared with the graph on one process."""
 
 
-def compare_loss(module: torch.nn.Module, graph: Graph) -> None:
-    """Raise ModuleMismatch if loss or gradients differ, and NotComparable without a step."""
+def compare_loss(module: torch.nn.Module, graph: Graph, symbols: Mapping[str, int]) -> None:
+    """Raise ModuleMismatch if loss or gradients differ, and NotComparable without a step.
+
+    The sizes are `symbols`, with a batch of ROWS.
+    """
     assert graph.loss is not None
-    sizes = {**graph.symbols, **({"batch": ROWS} if "batch" in graph.symbols else {})}
+    sizes = {**symbols, **({"batch": ROWS} if "batch" in symbols else {})}
     _check_cost(module, graph, sizes)
     with torch.random.fork_rng([]), torch.device("cpu"):
         torch.manual_seed(SEED)

@@ -28,14 +28,16 @@ class CannotTrace(Exception):
 class TraceSettings:
     """The settings of one trace; a trace with those of the capture gives the graph of the capture.
 
-    limits     the largest traced size of each symbol; None traces at the sizes of the graph
+    limits     the largest traced size of each symbol
+    sizes      the traced sizes of symbols, if they are not primes
     constants  numbers that the primes of symbols avoid, beside the dims of tensors
     named      further arguments of the forward
     patches    the context of the trace
     prepare    changes the copy of the module that is traced
     """
 
-    limits: Mapping[str, int] | None = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)
+    sizes: Mapping[str, int] | None = None
     constants: tuple[int, ...] = ()
     named: Mapping[str, Any] = field(default_factory=dict)
     patches: Callable[[], AbstractContextManager[None]] = nullcontext
@@ -71,7 +73,7 @@ def trace_module(
     if training is not None:
         copy.train(training)
     witness = _witness(copy, graph, settings)
-    sizes = {**graph.symbols, **witness.primes}
+    sizes = witness.primes if settings.sizes is None else settings.sizes
 
     def value(tensor: Tensor) -> torch.Tensor:
         dtype = getattr(torch, tensor.dtype)
@@ -96,20 +98,20 @@ def trace_module(
     return ModuleTrace(traced, sizes, stops, tuple(functions))
 
 
-def fallback_settings(graph: Graph, settings: TraceSettings) -> Iterator[TraceSettings]:
-    """Settings for a module whose capture had limits: the sizes of the graph, first as limits."""
-    if all(size >= SMALLEST_WITNESS for size in graph.symbols.values()):
-        yield replace(settings, limits=graph.symbols)
-    yield replace(settings, limits=None)
+def fallback_settings(settings: TraceSettings, sizes: Mapping[str, int]) -> Iterator[TraceSettings]:
+    """Settings for a module whose capture had limits: the sizes of the job, first as limits."""
+    if all(size >= SMALLEST_WITNESS for size in sizes.values()):
+        yield replace(settings, limits=sizes)
+    yield replace(settings, sizes=sizes)
 
 
 def _witness(module: torch.nn.Module, graph: Graph, settings: TraceSettings) -> Witness:
-    limits = settings.limits
-    if limits is None:
+    if settings.sizes is not None:
         return Witness()
     dims = [size for t in (*module.parameters(), *module.buffers()) for size in t.shape]
     ceilings = {
-        symbol: min(BATCH_WITNESS, limits.get(symbol, BATCH_WITNESS)) for symbol in graph.symbols
+        symbol: min(BATCH_WITNESS, settings.limits.get(symbol, BATCH_WITNESS))
+        for symbol in graph.symbols
     }
     try:
         return Witness.choose(ceilings, [*dims, *settings.constants])

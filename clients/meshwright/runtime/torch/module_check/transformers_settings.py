@@ -37,8 +37,8 @@ def transformers_settings(module: torch.nn.Module, graph: Graph) -> TraceSetting
         pass
     return TraceSettings(
         limits,
-        tuple(numbers_of(config.to_dict())),
-        named,
+        constants=tuple(numbers_of(config.to_dict())),
+        named=named,
         patches=lambda: scans_as_ops(head),
         prepare=_prepare,
     )
