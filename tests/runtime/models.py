@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 
 import torch
+import torch._dynamo  # which traces import; here once, before ranks are forked
 import torch.nn.functional as F
 import transformers
 from torch import nn

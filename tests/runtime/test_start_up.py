@@ -30,14 +30,14 @@ def never_comes(rank: int, plan: Path) -> None:
     """Rank 2 ends before it joins."""
     if rank == 2:
         os._exit(1)
-    meshwright.parallelize(Llama(), plan, timeout_s=TIMEOUT_S)
+    meshwright.parallelize(Llama(), plan, timeout_s=TIMEOUT_S, check_module="none")
 
 
 def holds_the_store_and_never_comes(rank: int, plan: Path) -> None:
     """Rank 0 ends before it joins."""
     if rank == 0:
         os._exit(1)
-    meshwright.parallelize(Llama(), plan, timeout_s=TIMEOUT_S)
+    meshwright.parallelize(Llama(), plan, timeout_s=TIMEOUT_S, check_module="none")
 
 
 def dies_in_a_group(rank: int, plan: Path) -> None:
@@ -46,7 +46,7 @@ def dies_in_a_group(rank: int, plan: Path) -> None:
     dist.barrier()
     if rank == 1:
         os._exit(1)
-    meshwright.parallelize(Llama(), plan, timeout_s=TIMEOUT_S)
+    meshwright.parallelize(Llama(), plan, timeout_s=TIMEOUT_S, check_module="none")
 
 
 class DiesWhenCopied(torch.Tensor):
@@ -65,7 +65,7 @@ def dies_between_collectives(rank: int, plan: Path, *, dying: int = 1) -> None:
     if rank == dying:
         weight = module.norm.weight.data.as_subclass(DiesWhenCopied)
         module.norm.weight = torch.nn.Parameter(weight)
-    meshwright.parallelize(module, plan, timeout_s=TIMEOUT_S)
+    meshwright.parallelize(module, plan, timeout_s=TIMEOUT_S, check_module="none")
 
 
 def has_another_model(rank: int, plan: Path) -> None:
@@ -73,6 +73,14 @@ def has_another_model(rank: int, plan: Path) -> None:
     module = Llama()
     if rank == 1:
         del module.norm
+    meshwright.parallelize(module, plan, timeout_s=PATIENCE_S)
+
+
+def has_another_residual(rank: int, plan: Path) -> None:
+    """Rank 1 has a module of the same parameters whose last norm is scaled."""
+    module = Llama()
+    if rank == 1:
+        module.norm.register_forward_hook(lambda _module, _inputs, result: 5 * result)
     meshwright.parallelize(module, plan, timeout_s=PATIENCE_S)
 
 
@@ -151,10 +159,18 @@ def test_a_rank_with_another_model_ends_all_with_its_reason(plan: Path) -> None:
     found = ends(has_another_model, plan)
     assert found.keys() == {0, 1, 2}
     assert "has the parameter 'norm.weight' of shape [32], the module has none" in found[1]
-    assert found[1].startswith("invalid-plan")
+    assert found[1].startswith("module-mismatch")
     for rank in (0, 2):
         assert found[rank].startswith("rank-lost: rank 1 failed while reading the plan: ")
         assert "has the parameter 'norm.weight'" in found[rank]
+
+
+def test_a_rank_whose_module_computes_something_else_ends_all_with_its_reason(plan: Path) -> None:
+    found = ends(has_another_residual, plan)
+    assert found.keys() == {0, 1, 2}
+    assert found[1].startswith("module-mismatch: the module is not that of the plan: op 'head'")
+    for rank in (0, 2):
+        assert found[rank].startswith("rank-lost: rank 1 failed while checking the module: ")
 
 
 def test_without_a_launcher_what_is_missing_is_named(

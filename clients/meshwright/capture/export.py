@@ -84,19 +84,40 @@ def export_program(
     witness: Witness,
 ) -> Program:
     """Trace one forward pass without running it; a scalar first output is the loss."""
-    positional = () if isinstance(arguments, Mapping) else tuple(arguments)
-    named = dict(arguments) if isinstance(arguments, Mapping) else {}
+    named = arguments if isinstance(arguments, Mapping) else {}
+    positional = () if isinstance(arguments, Mapping) else arguments
+    with checkpoint_notes() as notes:
+        exported = export_module(module, positional, named)
+    return read_export(module, exported, witness=witness, notes=notes)
+
+
+def export_module(
+    module: torch.nn.Module, positional: Sequence[Any], named: Mapping[str, Any]
+) -> torch.export.ExportedProgram:
+    """The exported program of one forward pass, traced on the meta device."""
     with warnings.catch_warnings():
         # tracing raises deprecation warnings inside torch
         warnings.simplefilter("ignore")
         # most forward functions create tensors without naming a device
-        with torch.device("meta"), _NumbersAsOps(), checkpoint_notes() as notes:
-            exported = torch.export.export(module, positional, named, strict=False)
-        try:
-            return _ExportReader(module, exported, witness, notes=notes).read()
-        except _InPlaceWriteToView:
-            whole = exported.run_decompositions({})
-            return _ExportReader(module, whole, witness, notes=notes).read()
+        with torch.device("meta"), _NumbersAsOps():
+            return torch.export.export(module, tuple(positional), dict(named), strict=False)
+
+
+def read_export(
+    module: torch.nn.Module,
+    exported: torch.export.ExportedProgram,
+    *,
+    witness: Witness,
+    notes: Sequence[str] = (),
+) -> Program:
+    """The program of an exported module, with these notes."""
+    try:
+        return _ExportReader(module, exported, witness, notes=notes).read()
+    except _InPlaceWriteToView:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            functional = exported.run_decompositions({})
+        return _ExportReader(module, functional, witness, notes=notes).read()
 
 
 @dataclass

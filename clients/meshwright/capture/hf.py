@@ -63,7 +63,7 @@ def capture_hf(
             inputs,
             symbols=inputs.symbols,
             limits=inputs.limits,
-            constants=list(_numbers(model_config.to_dict())),
+            constants=list(numbers_of(model_config.to_dict())),
             name=name or settings.get("_name_or_path") or origin or model_config.model_type,
         )
     if graph.loss is None:
@@ -160,14 +160,14 @@ def _dtype(settings: Mapping[str, Any]) -> torch.dtype:
     return _DTYPES[name]
 
 
-def _numbers(value: Any) -> Iterator[int]:
+def numbers_of(value: Any) -> Iterator[int]:
     if isinstance(value, bool):
         return
     if isinstance(value, int):
         yield value
     elif isinstance(value, Mapping):
         for item in value.values():
-            yield from _numbers(item)
+            yield from numbers_of(item)
     elif isinstance(value, (list, tuple)):
         for item in value:
-            yield from _numbers(item)
+            yield from numbers_of(item)

@@ -48,7 +48,7 @@ class HeadInputs:
             }[self._main](sizes)
         if self._reads_text and "input_features" not in arguments:
             arguments["input_ids"] = _ids(sizes, "batch", "seq")
-        if self._is_contrastive:
+        if self.is_contrastive:
             arguments["pixel_values"] = self._pixels(sizes)
             return {**arguments, "return_loss": True}
         arguments["labels"] = _ids(sizes, *(("batch", "seq") if self._reads_text else ("batch",)))
@@ -58,13 +58,13 @@ class HeadInputs:
         return arguments
 
     @property
-    def _is_contrastive(self) -> bool:
+    def is_contrastive(self) -> bool:
         return "return_loss" in self._parameters
 
     @property
     def _reads_text(self) -> bool:
         """Whether the model reads text or decodes it."""
-        if self._is_contrastive or "decoder_input_ids" in self._parameters:
+        if self.is_contrastive or "decoder_input_ids" in self._parameters:
             return True
         return self._main == "input_ids"
 

@@ -9,6 +9,7 @@
     │   ├── LayoutError
     │   ├── RequestError
     │   ├── PlanError
+    │   │   └── ModuleMismatch
     │   ├── ConversionError
     │   └── CheckpointError
     ├── TooLarge                413
@@ -120,6 +121,13 @@ class PlanError(InvalidInput):
 
     slug = "invalid-plan"
     title = "The plan is not valid"
+
+
+class ModuleMismatch(PlanError):
+    """A module whose program differs from the graph of the plan."""
+
+    slug = "module-mismatch"
+    title = "The module is not that of the plan"
 
 
 class ConversionError(InvalidInput):

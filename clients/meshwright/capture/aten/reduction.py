@@ -81,8 +81,10 @@ def _softmax(call: AtenCall, *, kind: str) -> None:
 
 
 def _topk(call: AtenCall) -> None:
+    if not call.args["largest"]:
+        return call.unknown()
     source: Value = call.args["self"]
-    call.op("topk", [source], k=call.args["k"], dim=call.args["dim"] % source.rank)
+    return call.op("topk", [source], k=call.args["k"], dim=call.args["dim"] % source.rank)
 
 
 def _sort(call: AtenCall) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import torch
 
+from meshwright.runtime.ranks import LOADED
 from meshwright.runtime.sequence_order import Turn, Turns
 from meshwright.runtime.torch.sequence_reorder import turned
 from meshwright.schema import Graph, InvalidInput
@@ -24,14 +25,19 @@ class Batches:
         self.strategy = strategy
         self._graph = graph
         self._shapes = shapes
+        self._names = [tensor.name for tensor in graph.tensors if tensor.role in LOADED]
 
     def slice(self, batch: Mapping[str, T]) -> dict[str, T]:
         """This rank's slice of a whole batch: the slices of all microbatches, concatenated."""
+        self._check_names(batch)
         slices = {}
         for entry in self.strategy.dataset:
             name = entry.tensor
             if name not in batch:
-                raise InvalidInput(f"the batch has no {name!r}, which the model reads")
+                raise InvalidInput(
+                    f"the batch has no {name!r}, which the plan's graph {self._graph.id} reads; "
+                    f"its keys are {', '.join(map(repr, batch)) or 'none'}. Add the key"
+                )
             dim = self._batch_dim(name)
             places = list(zip(entry.num_shards, entry.shard_id, strict=True))
             pieces = []
@@ -53,14 +59,32 @@ class Batches:
 
     def microbatches(self, batch: Mapping[str, T]) -> dict[str, list[T]]:
         """The microbatches of every input and label that this rank loads."""
+        self._check_names(batch)
         microbatches = {}
         for entry in self.strategy.dataset:
             name = entry.tensor
             if name not in batch:
-                raise InvalidInput(f"step got no {name!r}, which the model reads")
+                raise InvalidInput(
+                    f"step got no {name!r}, which the plan's graph {self._graph.id} reads; "
+                    f"its keys are {', '.join(map(repr, batch)) or 'none'}. Add the key"
+                )
             microbatches[name] = self._split(batch[name], self._batch_dim(name))
             self._check_share(name, microbatches[name][0], entry.num_shards)
         return microbatches
+
+    def _check_names(self, batch: Mapping[str, T]) -> None:
+        """Raise InvalidInput for a key that is no input of the plan's graph."""
+        unknown = [name for name in batch if name not in self._names]
+        if unknown:
+            raise InvalidInput(
+                f"the batch has the key {unknown[0]!r}, which the plan's graph {self._graph.id} "
+                f"does not read; its inputs are {self._listed}. Remove the key, or capture the "
+                "module with it and plan again"
+            )
+
+    @property
+    def _listed(self) -> str:
+        return ", ".join(map(repr, self._names))
 
     def _split(self, tensor: T, dim: int | None) -> list[T]:
         count = self.strategy.microbatches

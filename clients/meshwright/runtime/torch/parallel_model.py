@@ -22,7 +22,9 @@ from meshwright.runtime.torch.collective_log import Record
 from meshwright.runtime.torch.collectives import TorchCollectives
 from meshwright.runtime.torch.groups import StageGroups
 from meshwright.runtime.torch.heartbeat import Pulse
-from meshwright.runtime.torch.parameters import Parameters, aliases_of, check_module
+from meshwright.runtime.torch.module_check import ModuleCheck
+from meshwright.runtime.torch.module_check.parameter_check import check_parameters
+from meshwright.runtime.torch.parameters import Parameters, aliases_of
 from meshwright.runtime.torch.pipeline import run_step
 from meshwright.runtime.torch.stage_module import TrainedStage
 from meshwright.runtime.torch.step_reporting import Observing
@@ -42,6 +44,7 @@ class Trained:
     record       the log of collectives
     fallen_back  the ops that run whole although the plan shards them, with the reason
     why_plain    the reason for which parameters are plain tensors; empty if they are DTensors
+    module_check the method that compared the module with the plan's graph
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class Trained:
         groups: Callable[[], StageGroups],
         close: Callable[[], None],
         pulse: Pulse,
+        check: Callable[[], ModuleCheck],
         observing: Observing | None = None,
     ) -> None:
         self.strategy = strategy
@@ -71,7 +75,8 @@ class Trained:
         self.fallen_back: Mapping[str, str] = {
             op: why for program in programs.values() for op, why in program.fallen_back.items()
         }
-        check_module(graph, self._shapes, module)
+        check_parameters(graph, self._shapes, module)
+        self.module_check = check()
         stage_groups = groups()
         self._seed = self._of_first_rank(torch.initial_seed())
         self._stages = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from pathlib import Path
 
 import torch
@@ -11,12 +12,19 @@ import torch.distributed as dist
 from meshwright.runtime.plan_source import PlanSource
 from meshwright.runtime.reporting import Reports
 from meshwright.runtime.torch.groups import StageGroups, create_groups
+from meshwright.runtime.torch.module_check import Method, ModuleCheck, compare_module
+from meshwright.runtime.torch.module_check.parameter_check import other_dtypes
 from meshwright.runtime.torch.parallel_model import Trained
 from meshwright.runtime.torch.start_up import joined
 from meshwright.runtime.torch.step_reporting import Observing
 from meshwright.schema import Graph, PlanError
 
 _LOG = logging.getLogger(__name__)
+_CHECKS = {
+    "graph": "the module was compared with the plan's graph by its ops",
+    "loss": "the module was compared with the plan's graph by the loss and gradients of one step",
+    "none": "the module was not compared with the plan's graph",
+}
 
 
 def parallelize(
@@ -27,6 +35,7 @@ def parallelize(
     cache: Path | None = None,
     timeout_s: float = 600,
     silence_s: float = 30,
+    check_module: Method = "graph",
 ) -> Trained:
     """This process's part of a module under a plan: a file, a URL, or an id at `server`.
 
@@ -35,15 +44,26 @@ def parallelize(
     reads the plan from the folder `cache` without the service. Jobs report step times to the
     service of their plan.
 
-    Raises PlanError if the plan is for another number of ranks or another module. Raises RankLost
+    Every rank compares the module with the graph of the plan: the ops of a new trace by default,
+    the loss and gradients of one step on the CPU (`loss`), or nothing (`none`). The result's
+    `module_check` states what was compared.
+
+    Raises PlanError if the plan is for another number of ranks, and its subclass ModuleMismatch if
+    the module is not that of the plan. Raises RankLost
     if a rank fails or does not start within `timeout_s` seconds. A step raises RankLost if a rank
     has no heartbeat for `silence_s` seconds.
     """
     start, leave = joined(next(module.parameters()).device, timeout_s)
     pulse = start.pulse(silence_s)
 
-    def groups() -> StageGroups:
+    def check() -> ModuleCheck:
         start.meet("reading the plan")
+        result = compare_module(module, graph, check_module, symbols=strategy.symbols)
+        start.renew()
+        return result
+
+    def groups() -> StageGroups:
+        start.meet("checking the module")
         stage_groups = create_groups(strategy, timeout_s)
         pulse.aborts(stage_groups.every())
         return stage_groups
@@ -64,6 +84,7 @@ def parallelize(
             groups=groups,
             close=close,
             pulse=pulse,
+            check=check,
             observing=_observing(source, next(module.parameters()).device),
         )
         pulse.begin()
@@ -73,7 +94,7 @@ def parallelize(
         close()
         raise
     if rank == 0:
-        _log_differences(trained)
+        _log_differences(trained, other_dtypes(graph, module))
     return trained
 
 
@@ -89,8 +110,13 @@ def _check(graph: Graph) -> None:
         raise PlanError(f"the graph {graph.id} has no loss. Capture a forward that returns it")
 
 
-def _log_differences(trained: Trained) -> None:
-    """Log the differences from the plan."""
+def _log_differences(trained: Trained, dtypes: Mapping[str, str]) -> None:
+    """Log the differences from the plan. `dtypes` replace those of the graph."""
+    check = trained.module_check
+    if check.reason:
+        _LOG.warning("%s: %s", _CHECKS[check.method], check.reason)
+    for planned, dtype in dtypes.items():
+        _LOG.warning("parameters are %s, and %s in the plan's graph", dtype, planned)
     for op, why in trained.fallen_back.items():
         _LOG.warning("op %r is run whole on every rank: %s", op, why)
     if trained.why_plain:

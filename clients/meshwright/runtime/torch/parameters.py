@@ -15,7 +15,7 @@ from meshwright.runtime.gather_whole import from_whole, to_whole, whole_of
 from meshwright.runtime.redistribution_steps import LayoutChange
 from meshwright.runtime.torch.at_rest import ShardWrapper, local_of
 from meshwright.runtime.torch.collectives import TorchCollectives
-from meshwright.schema import Graph, Layout, ParameterPlan, PlanError
+from meshwright.schema import Layout, ParameterPlan
 from meshwright.stages.planned_stage import ALL_READERS, PlannedStage, PlanReader
 
 T = torch.Tensor
@@ -116,28 +116,3 @@ def aliases_of(module: torch.nn.Module) -> dict[str, tuple[str, ...]]:
     for name, parameter in pairs:
         names.setdefault(id(parameter), []).append(name)
     return {name: tuple(dict.fromkeys((name, *names[id(parameter)]))) for name, parameter in pairs}
-
-
-def check_module(
-    graph: Graph, shapes: Mapping[str, tuple[int, ...]], module: torch.nn.Module
-) -> None:
-    """Raise PlanError if the module is not that of the plan."""
-    parameters = dict(module.named_parameters(remove_duplicate=False))
-    for tensor in graph.tensors:
-        if tensor.role != "parameter":
-            continue
-        name, shape = tensor.name, shapes[tensor.name]
-        if name not in parameters:
-            raise PlanError(
-                f"the plan's graph {graph.id} has the parameter {name!r} of shape "
-                f"{list(shape)}, the module has none of this name"
-            )
-        if tuple(parameters[name].shape) != shape:
-            raise PlanError(
-                f"parameter {name!r} has the shape {list(shape)} in the plan's graph "
-                f"{graph.id}, and {list(parameters[name].shape)} in the module"
-            )
-        if parameters[name].is_meta:
-            raise PlanError(
-                f"parameter {name!r} of the module is on the meta device, without value"
-            )

@@ -50,6 +50,10 @@ class StartUp:
                 why = state.removeprefix(FAILED)
                 raise RankLost(f"rank {rank} failed while {doing}: {why}")
 
+    def renew(self) -> None:
+        """Restart the timeout: all ranks were busy, each for a time of its own."""
+        self._deadline = time.monotonic() + self._timeout_s
+
     def fail(self, why: BaseException) -> None:
         """Report the failure of this rank to the others, so that they do not wait for it.
 
