@@ -53,7 +53,7 @@ def test_a_service_without_tls_is_healthy(tmp_path: Path) -> None:
 
 
 def test_what_is_no_service_is_not_healthy() -> None:
-    with pytest.raises(Unhealthy, match="set MESHWRIGHT_PORT"):
+    with pytest.raises(Unhealthy, match="Set MESHWRIGHT_PORT"):
         check(Settings(port=0))
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]

@@ -131,7 +131,7 @@ def test_a_copy_that_is_none_changes_nothing(tmp_path: Path) -> None:
     for file, why in (
         (half, "damaged"),
         (torn, "damaged"),
-        (empty, "no copy of a store"),
+        (empty, "not a copy of a store"),
         (tmp_path / "none", "there is no file"),
     ):
         status, said = db("restore", file, "--data-dir", data, "--replace")

@@ -85,10 +85,10 @@ def test_one_that_is_ended_before_it_has_begun_is_gone_and_its_parent_waits_for_
 
     def late(*given: Any) -> BaseProcess:
         may_begin.wait()
-        begun.append(forkserver.begun(*given))
+        begun.append(forkserver.start_process(*given))
         return begun[0]
 
-    monkeypatch.setattr("meshwright_service.processes.child_client.begun", late)
+    monkeypatch.setattr("meshwright_service.processes.child_client.start_process", late)
     with child("waits") as made:
         assert made.next(0.01) is None
         made.interrupt()
@@ -109,7 +109,7 @@ def test_one_that_cannot_begin_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any) -> BaseProcess:
         raise OSError("Too many open files")
 
-    monkeypatch.setattr("meshwright_service.processes.child_client.begun", refuse)
+    monkeypatch.setattr("meshwright_service.processes.child_client.start_process", refuse)
     with child("waits") as made:
         lost = made.next(20)
     assert lost is not None

@@ -114,7 +114,7 @@ def test_a_schema_does_not_change_under_a_process_at_work(postgresql: PostgreSQL
     at_work = Database(postgresql.url(name))
     assert at_work.revision() is None
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert (ran.returncode, "end the service and its workers first" in ran.stderr) == (2, True)
+    assert (ran.returncode, "End the service and its workers first" in ran.stderr) == (2, True)
     assert at_work.revision() is None
     at_work.close()
     both = [
