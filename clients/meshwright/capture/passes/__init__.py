@@ -9,6 +9,8 @@ from meshwright.capture.passes.leading_dims import keep_leading_dims
 from meshwright.capture.passes.linear import recognize_linear
 from meshwright.capture.passes.mask import recognize_masks
 from meshwright.capture.passes.mixture import recognize_mixture
+from meshwright.capture.passes.pad import recognize_pads
+from meshwright.capture.passes.ranges import fold_ranges
 from meshwright.capture.passes.repeated_heads import drop_repeated_heads
 from meshwright.capture.passes.rms_norm import recognize_rms_norm
 from meshwright.capture.passes.rotary import recognize_rotary
@@ -20,6 +22,9 @@ Pass = Callable[[Program], None]
 PASSES: tuple[Pass, ...] = (
     drop_dead_code,
     drop_identities,
+    fold_ranges,
+    drop_dead_code,
+    recognize_pads,
     merge_views,
     recognize_linear,
     recognize_gelu,
@@ -49,12 +54,14 @@ __all__ = [
     "drop_dead_code",
     "drop_identities",
     "drop_repeated_heads",
+    "fold_ranges",
     "keep_leading_dims",
     "merge_views",
     "recognize_gelu",
     "recognize_linear",
     "recognize_masks",
     "recognize_mixture",
+    "recognize_pads",
     "recognize_rms_norm",
     "recognize_rotary",
 ]
