@@ -91,6 +91,7 @@ FAULTS = [
     ("rest", [("tensors/0/shape", ["batch//3"])], "tensor 'x': size 'batch//3': 8 does not divide"),
     ("none left", [("tensors/0/shape", ["batch-8"])], "got 'batch-8' = 0"),
     ("by zero", [("tensors/0/shape", ["seq//(batch-8)"])], "4 does not divide by 0"),
+    ("rest of zero", [("tensors/0/shape", ["seq%(batch-8)"])], "a remainder by 0 has no value"),
     # names
     ("empty name", [("ops/0/name", "")], "op name '' must have 1 to"),
     ("control character", [("ops/0/name", "a\nb")], "must have 1 to 512 printable"),

@@ -40,7 +40,7 @@ def capture_module(
     ceilings = {
         symbol: min(BATCH_WITNESS, (limits or {}).get(symbol, BATCH_WITNESS)) for symbol in symbols
     }
-    witness = Witness.choose(ceilings, [*dims, *constants])
+    witness = Witness.choose(ceilings, [*dims, *constants], values=symbols)
     arguments = example_inputs(witness.primes)
     program = export_program(_without_weights(module), arguments, witness=witness)
     label_names = set(labels)

@@ -117,7 +117,7 @@ class _Folding:
         return False
 
     def _ranges(self, value: Value, dim: int, start: int, end: int) -> Iterator[Range]:
-        """The ranges that value[start:end] consists of, without empty ones; a whole concat is one."""
+        """The ranges that value[start:end] consists of; a whole concat is one, and none is empty."""
         if start >= end:
             return
         node = self.producers.get(value)
