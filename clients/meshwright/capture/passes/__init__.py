@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from meshwright.capture.passes.attention import recognize_attention
+from meshwright.capture.passes.complex_numbers import lower_complex_numbers
 from meshwright.capture.passes.dead_code import drop_dead_code
 from meshwright.capture.passes.gelu import recognize_gelu
 from meshwright.capture.passes.identity import drop_identities
@@ -14,6 +16,7 @@ from meshwright.capture.passes.ranges import fold_ranges
 from meshwright.capture.passes.repeated_heads import drop_repeated_heads
 from meshwright.capture.passes.rms_norm import recognize_rms_norm
 from meshwright.capture.passes.rotary import recognize_rotary
+from meshwright.capture.passes.rotary_pairs import recognize_rotary_pairs
 from meshwright.capture.passes.view import merge_views
 from meshwright.capture.program import Program
 
@@ -21,6 +24,7 @@ Pass = Callable[[Program], None]
 
 PASSES: tuple[Pass, ...] = (
     drop_dead_code,
+    lower_complex_numbers,
     drop_identities,
     fold_ranges,
     drop_dead_code,
@@ -30,6 +34,9 @@ PASSES: tuple[Pass, ...] = (
     recognize_gelu,
     recognize_rms_norm,
     recognize_rotary,
+    recognize_rotary_pairs,
+    merge_views,
+    recognize_attention,
     drop_repeated_heads,
     recognize_masks,
     drop_dead_code,
@@ -56,7 +63,9 @@ __all__ = [
     "drop_repeated_heads",
     "fold_ranges",
     "keep_leading_dims",
+    "lower_complex_numbers",
     "merge_views",
+    "recognize_attention",
     "recognize_gelu",
     "recognize_linear",
     "recognize_masks",
@@ -64,4 +73,5 @@ __all__ = [
     "recognize_pads",
     "recognize_rms_norm",
     "recognize_rotary",
+    "recognize_rotary_pairs",
 ]

@@ -117,7 +117,7 @@ class _Folding:
         return False
 
     def _ranges(self, value: Value, dim: int, start: int, end: int) -> Iterator[Range]:
-        """The ranges that value[start:end] consists of; a whole concat is one, and none is empty."""
+        """The nonempty ranges that value[start:end] consists of; a whole concat is one range."""
         if start >= end:
             return
         node = self.producers.get(value)

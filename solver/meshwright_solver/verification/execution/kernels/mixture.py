@@ -3,8 +3,8 @@
 Where a token goes does not depend on the values of the index, which are made up anyway. A sequence
 of s tokens and the c slots of an expert are cut into gcd(s, c) equal blocks. Choice j of token t
 stands at place p = t*k + j of its block and goes to slot p // e of expert p % e in that block; what
-finds no slot is dropped. An equal part of the sequence fills the same part of every expert's slots, so it
-does not matter which device computes which part.
+finds no slot is dropped. An equal part of the sequence fills the same part of every expert's slots,
+so it does not matter which device computes which part.
 """
 
 from __future__ import annotations
