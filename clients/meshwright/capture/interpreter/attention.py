@@ -54,7 +54,8 @@ def attention(run: TorchOpCall) -> T:
         is_causal = False
     softcap = run.attrs.get("softcap")
     if sinks is None and softcap is None:
-        if isinstance(mask, torch.Tensor) and mask.is_floating_point():
+        # the short form of a causal mask is a subclass, which has no other dtype
+        if type(mask) is T and mask.is_floating_point():
             mask = mask.to(query.dtype)
         return F.scaled_dot_product_attention(
             query,

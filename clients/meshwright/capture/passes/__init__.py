@@ -5,6 +5,7 @@ from collections.abc import Callable
 from meshwright.capture.passes.attention import recognize_attention
 from meshwright.capture.passes.complex_numbers import lower_complex_numbers
 from meshwright.capture.passes.dead_code import drop_dead_code
+from meshwright.capture.passes.dense_experts import recognize_dense_experts
 from meshwright.capture.passes.gelu import recognize_gelu
 from meshwright.capture.passes.identity import drop_identities
 from meshwright.capture.passes.leading_dims import keep_leading_dims
@@ -44,6 +45,7 @@ PASSES: tuple[Pass, ...] = (
     merge_views,
     drop_dead_code,
     recognize_mixture,
+    recognize_dense_experts,
     keep_leading_dims,
     merge_views,
     drop_dead_code,
@@ -66,6 +68,7 @@ __all__ = [
     "lower_complex_numbers",
     "merge_views",
     "recognize_attention",
+    "recognize_dense_experts",
     "recognize_gelu",
     "recognize_linear",
     "recognize_masks",

@@ -98,7 +98,7 @@ class _Region:
             if matmul is None:
                 continue
             experts = matmul.inputs[1].shape[0]
-            capacity = _slots(program, length, choices, experts)
+            capacity = slots_of_an_expert(program, length, choices, experts)
             region = cls(upstream, sort.outputs[0], permutation, tokens, index, experts, capacity)
             region.module = gather.module
             region.slots[gather.output] = region._add(
@@ -231,7 +231,7 @@ def _after(value: Value, readers: dict[Value, list[Node]]) -> list[Node]:
     return [*direct, *(n for cast in casts for n in readers.get(cast, []))]
 
 
-def _slots(program: Program, length: int, choices: int, experts: int) -> int:
+def slots_of_an_expert(program: Program, length: int, choices: int, experts: int) -> int:
     """The slots of an expert per sequence, at the traced length.
 
     Slots that do not follow from the sequence without a remainder are rounded up, with a note.
