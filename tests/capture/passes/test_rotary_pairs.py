@@ -69,6 +69,19 @@ def test_elements_taken_from_pairs_are_in_turn(kinds):
     assert "rotary" in kinds(function, torch.randn(2, 4, 5, 6), *table())
 
 
+@pytest.mark.parametrize("heads", [1, 2])
+def test_elements_turned_in_place_are_rotary(heads, kinds):
+    def function(x, cos, sin):
+        cos, sin = (t.repeat_interleave(2, -1).unsqueeze(heads) for t in (cos, sin))
+        turned = torch.stack((-x[..., 1::2], x[..., ::2]), dim=-1).flatten(-2)
+        return x * cos + turned * sin
+
+    shape = (2, 4, 5, 6) if heads == 1 else (2, 5, 4, 6)
+    made = kinds(function, torch.randn(shape), *table())
+    assert made.count("rotary") == 1
+    assert not {"mul", "add", "neg", "stack"} & set(made)
+
+
 @pytest.mark.parametrize(
     "wrong",
     [

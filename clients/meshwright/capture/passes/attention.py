@@ -143,15 +143,13 @@ class _Match:
         if product is None or product.output.rank != 4 or any(v.rank != 4 for v in product.inputs):
             return False
         query, columns = (self._uncast(value) for value in product.inputs)
+        key = self._uncast(self._transposed(columns))
         value = self.product.inputs[1]
         if columns.shape[:2] != value.shape[:2] or query.shape[1] % columns.shape[1]:
             return False
-        if (
-            query.shape[0] != columns.shape[0]
-            or len({v.dtype for v in (query, columns, value)}) > 1
-        ):
+        if query.shape[0] != columns.shape[0] or len({v.dtype for v in (query, key, value)}) > 1:
             return False
-        self.query, self.key = query, self._transposed(columns)
+        self.query, self.key = query, key
         return True
 
     def _transposed(self, columns: Value) -> Value:

@@ -6,7 +6,11 @@
 a and b are the halves of x, or its even and odd elements; the result stands in halves or in turn
 again. The op `rotary` rotates halves, so that even and odd elements are moved to halves before, and
 back where the program does so. Such a move is a view of x. A table of d / 2 is repeated for both
-halves.
+halves. Elements in turn are also rotated by
+
+    x c + stack(-odd, even) s
+
+with tables of d, which are moved like x.
 """
 
 from __future__ import annotations
@@ -20,7 +24,10 @@ from meshwright.capture.program import Node, Program, Value
 
 @dataclass(frozen=True, slots=True)
 class _Rotation:
-    """x and its tables. The flags say whether pairs are elements in turn, before and after."""
+    """x and its tables, of d / 2 or of d.
+
+    The flags say whether pairs are elements in turn, before and after.
+    """
 
     x: Value
     cos: Value
@@ -49,6 +56,8 @@ def recognize_rotary_pairs(program: Program) -> None:
 
 def _match(upstream: Upstream, node: Node) -> _Rotation | None:
     """The rotation whose result this node is."""
+    if node.kind == "add":
+        return _match_turns(upstream, node)
     if node.kind == "concat" and len(node.inputs) == 2:
         if node.attrs["dim"] != node.output.rank - 1:
             return None
@@ -71,6 +80,23 @@ def _match(upstream: Upstream, node: Node) -> _Rotation | None:
             x = find(upstream, a, b)
             if x is not None and x.shape == (*a.shape[:-1], 2 * a.shape[-1]):
                 return _Rotation(x, cos, sin, is_interleaved, stays_interleaved)
+    return None
+
+
+def _match_turns(upstream: Upstream, node: Node) -> _Rotation | None:
+    """The rotation x c + stack(-odd, even) s."""
+    for straight, crossed in upstream.pairs(node.output, "add"):
+        for x, cos in upstream.pairs(straight, "mul"):
+            for turned, sin in upstream.pairs(crossed, "mul"):
+                stack = upstream.producer(upstream.through(turned, "reshape"), "stack")
+                if stack is None or stack.attrs["dim"] != x.rank or len(stack.inputs) != 2:
+                    continue
+                negated, even = stack.inputs
+                odd = upstream.producer(negated, "neg")
+                if odd is None or turned.shape != x.shape or cos.shape != sin.shape:
+                    continue
+                if _of_turns(upstream, even, odd.inputs[0]) is x:
+                    return _Rotation(x, cos, sin, is_interleaved=True, stays_interleaved=True)
     return None
 
 
@@ -146,12 +172,12 @@ class _Builder:
     def rotated(self, rotation: _Rotation) -> Value | None:
         """The rotated value in the order of the program; None where no dim is that of heads."""
         x, cos = rotation.x, rotation.cos
-        if x.rank != 4 or cos.rank != 4 or cos.shape[3] * 2 != x.shape[3]:
+        if x.rank != 4 or cos.rank != 4 or cos.shape[3] * 2 not in (x.shape[3], 2 * x.shape[3]):
             return None
         heads = next((dim for dim in (1, 2) if _broadcasts(cos, x, dim)), None)
         if heads is None:
             return None
-        tables = [self._table(table, heads) for table in (rotation.cos, rotation.sin)]
+        tables = [self._table(table, heads, x.shape[3]) for table in (rotation.cos, rotation.sin)]
         if rotation.is_interleaved:
             x = self._regrouped(x, (x.shape[3] // 2, 2))
         order = [0, 2, 1, 3]
@@ -164,23 +190,25 @@ class _Builder:
             x = self._regrouped(x, (2, x.shape[3] // 2))
         return x
 
-    def _table(self, table: Value, heads: int) -> Value:
-        """The table [b, s, d] of a table [b, 1, s, d / 2] or [b, s, 1, d / 2]."""
+    def _table(self, table: Value, heads: int, width: int) -> Value:
+        """The table [b, s, d] of a table with a dim for heads, of d / 2 or of d in turn."""
         key = (self.module, table)
         if key not in self.tables:
             shape = [size for dim, size in enumerate(table.shape) if dim != heads]
-            half = self._step("reshape", [table], shape)
-            shape[-1] *= 2
-            self.tables[key] = self._step("concat", [half, half], shape, dim=2)
+            rows = self._step("reshape", [table], shape)
+            if shape[-1] == width:
+                self.tables[key] = self._regrouped(rows, (width // 2, 2))
+            else:
+                shape[-1] = width
+                self.tables[key] = self._step("concat", [rows, rows], shape, dim=2)
         return self.tables[key]
 
     def _regrouped(self, x: Value, groups: tuple[int, int]) -> Value:
         """The last dim as groups, with the groups' elements side by side."""
         lead = list(x.shape[:-1])
         grouped = self._step("reshape", [x], [*lead, *groups])
-        turned = self._step(
-            "transpose", [grouped], [*lead, groups[1], groups[0]], dims=[0, 1, 2, 4, 3]
-        )
+        order = [*range(len(lead)), len(lead) + 1, len(lead)]
+        turned = self._step("transpose", [grouped], [*lead, groups[1], groups[0]], dims=order)
         return self._step("reshape", [turned], x.shape)
 
     def _step(
