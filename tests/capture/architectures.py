@@ -190,34 +190,6 @@ ARCHITECTURES: tuple[Architecture, ...] = (
         {"num_hidden_layers": 4},
         layers="4 of 36",
     ),
-    Architecture(
-        "mixture",
-        "deepseek_v2",
-        {**_LATENT, "topk_method": "greedy"},
-        {"num_hidden_layers": 4},
-        layers="4 of 32",
-    ),
-    Architecture(
-        "mixture",
-        "glm4_moe",
-        {**_HEADS_OF_8, **_GROUPS_OF_EXPERTS},
-        {"num_hidden_layers": 4},
-        layers="4 of 46",
-    ),
-    Architecture(
-        "mixture",
-        "llama4_text",
-        {
-            **_HEADS_OF_8,
-            "intermediate_size_mlp": 48,
-            "num_local_experts": 4,
-            "num_experts_per_tok": 1,
-            "interleave_moe_layer_step": 1,
-            "attention_chunk_size": 16,
-        },
-        {"num_hidden_layers": 4},
-        layers="4 of 48",
-    ),
     Architecture("vision", "vit", _IMAGE),
     Architecture(
         "vision",
@@ -278,5 +250,23 @@ ARCHITECTURES: tuple[Architecture, ...] = (
         "state-space",
         "mamba2",
         {**_SCAN, "num_heads": 4, "head_dim": 16, "n_groups": 2, "chunk_size": 8},
+    ),
+)
+
+# like those of the table, and tried when small only
+OTHERS: tuple[Architecture, ...] = (
+    Architecture("mixture", "deepseek_v2", {**_LATENT, "topk_method": "greedy"}),
+    Architecture("mixture", "glm4_moe", {**_HEADS_OF_8, **_GROUPS_OF_EXPERTS}),
+    Architecture(
+        "mixture",
+        "llama4_text",
+        {
+            **_HEADS_OF_8,
+            "intermediate_size_mlp": 48,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 1,
+            "interleave_moe_layer_step": 1,
+            "attention_chunk_size": 16,
+        },
     ),
 )
