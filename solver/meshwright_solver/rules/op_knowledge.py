@@ -80,7 +80,7 @@ def known(
         saves_inputs=saves_inputs,
         saves_outputs=saves_outputs,
         flops=flops,
-        sizes=sizes or {},
+        sizes=dict(sizes or {}),
     )
     return Known(
         rule,

@@ -71,7 +71,8 @@ def attention(run: TorchOpCall) -> T:
         mask = visible_keys(query.shape[2], key.shape[2], causal=True, device=query.device)
     weights = _weights(run, mask, sinks)
     weights = F.dropout(weights, run.attrs.get("dropout", 0.0)).to(value.dtype)
-    return weights @ _repeated(value, query)
+    result: T = weights @ _repeated(value, query)
+    return result
 
 
 def _weights(run: TorchOpCall, mask: T | None, sinks: T | None) -> T:

@@ -13,7 +13,6 @@ A program with another op on complex numbers stays as it is.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import cast
 
 from meshwright.capture.program import Node, Program, Value
 from meshwright.schema.graph import DType
@@ -163,4 +162,4 @@ class _Lowering:
 
 
 def _real_dtype(value: Value) -> DType:
-    return cast(DType, _REAL_OF.get(value.dtype, value.dtype))
+    return _REAL_OF.get(value.dtype, value.dtype)

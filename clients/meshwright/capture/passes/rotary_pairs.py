@@ -138,11 +138,11 @@ def _of_turns(upstream: Upstream, a: Value, b: Value) -> Value | None:
     x = _of_slices(upstream, a, b, ((0, length, 2), (1, length, 2)))
     if x is not None:
         return x
-    columns = [upstream.through(value, "reshape") for value in (a, b)]
-    if any(column.shape != (*a.shape, 1) for column in columns):
+    first, second = (upstream.through(value, "reshape") for value in (a, b))
+    if any(column.shape != (*a.shape, 1) for column in (first, second)):
         return None
-    paired = _of_slices(upstream, *columns, ((0, 1, 1), (1, 2, 1))) or _of_halves(
-        upstream, *columns
+    paired = _of_slices(upstream, first, second, ((0, 1, 1), (1, 2, 1))) or _of_halves(
+        upstream, first, second
     )
     return None if paired is None else upstream.through(paired, "reshape")
 
