@@ -68,6 +68,9 @@ def test_another_mask_stays(kinds):
         (lambda q, k: (k <= q) & (k > q - 9000), {"causal": True, "window": 9000}),
         (lambda q, k: (k <= q) & (k // 9000 == q // 9000), {"causal": True, "chunk": 9000}),
         (lambda q, k: (k <= q) & (k // 9000 == q // 8000), None),
+        (lambda q, k: (k <= q) & (k // 600 == q // 600), {"causal": True, "chunk": 600}),
+        (lambda q, k: (k <= q) & ((k >= 600) == (q >= 600)), None),
+        (lambda q, k: (k <= q) & ((k >= 9) == (q >= 9)), None),
     ],
 )
 def test_large_numbers_are_replaced_by_small_ones(mask, attrs):

@@ -21,6 +21,7 @@ MaskAttrs = dict[str, Any]
 _BATCH = 2
 _MARGIN = 7  # chosen: positions beyond the largest number of the subgraph
 _LARGEST = 4608  # chosen: a mask of 21 million elements, for windows of up to 4,096
+_REPEATED = 256  # chosen: sequences of three times as many positions are evaluated at once
 _POSITIONS = 2**31  # chosen: larger numbers are scores of hidden positions
 _STAND_INS = (13, 17)  # chosen: primes that no other number of a mask is likely to be
 
@@ -52,9 +53,13 @@ def _mask_attrs(program: Program, mask: Value) -> MaskAttrs | None:
         return None
     name_values(part)
     largest = max((n for node in part.nodes for n in _numbers(node, part.witness)), default=0)
-    if "seq" not in part.witness.primes or largest + _MARGIN <= _LARGEST:
-        return _attrs_of_values(part, mask, largest)
-    return _attrs_of_scaled(part, mask, largest)
+    if "seq" in part.witness.primes and largest + _MARGIN > _LARGEST:
+        return _attrs_of_scaled(part, mask, largest)
+    attrs = _attrs_of_values(part, mask, largest)
+    if attrs is None or "chunk" not in attrs or "seq" not in part.witness.primes:
+        return attrs
+    # the evaluated size may end in the second chunk, and small stand-ins show more of them
+    return attrs if largest <= _REPEATED else _attrs_of_scaled(part, mask, largest)
 
 
 def _attrs_of_scaled(part: Program, mask: Value, largest: int) -> MaskAttrs | None:
@@ -128,8 +133,7 @@ def _sizes(part: Program, mask: Value, largest: int) -> dict[str, int] | None:
     if "seq" not in primes:
         fits = max(mask.shape[-2:]) <= _LARGEST
         return dict.fromkeys(primes, _BATCH) if fits else None
-    # a chunk is seen where the sequence has more than one
-    seq = largest + _MARGIN
+    seq = (3 if largest <= _REPEATED else 1) * largest + _MARGIN
     return {name: seq if name == "seq" else _BATCH for name in primes}
 
 
