@@ -140,7 +140,7 @@ def test_a_fault_is_pointed_at(changes, pointer):
     [
         "9**9**9", "batch.real", "__import__('os')", "batch if 1 else 2", "-batch", "~1", "1e3",
         "1_000", "0x10", "'a'", "[1]", "lambda: 1", "batch/2", "batch\n", " batch\x00",
-        "(batch:=3)", "１", "bаtch", "1or 2", "batch@3", "batch@2", "f(batch)", "", "(",
+        "(batch:=3)", "１", "bаtch", "1or 2", "batch&3", "batch@2", "f(batch)", "", "(",
         "batch batch", "2batch",
         "((((((((((((((((((((batch", "9" * 201, "(" * 101 + "1" + ")" * 101, "batch*" * 60 + "1",
     ],

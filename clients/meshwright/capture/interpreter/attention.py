@@ -91,7 +91,8 @@ def _weights(run: TorchOpCall, mask: T | None, sinks: T | None) -> T:
     if sinks is not None:
         column = sinks.reshape(1, -1, 1, 1).expand(*scores.shape[:3], 1)
         scores = torch.cat((scores, column.to(scores.dtype)), dim=3)
-    return scores.softmax(3)[..., : key.shape[2]]
+    weights: T = scores.softmax(3)
+    return weights[..., : key.shape[2]]
 
 
 def _repeated(tensor: T, query: T) -> T:
