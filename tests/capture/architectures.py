@@ -75,6 +75,24 @@ _IMAGE = {
 }
 _SCAN = {**_TOKENS, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 4}
 _ROUTED = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16}
+_GROUPS_OF_EXPERTS = {
+    "n_routed_experts": 8,
+    "n_group": 2,
+    "topk_group": 1,
+    "num_experts_per_tok": 2,
+    "moe_intermediate_size": 16,
+    "first_k_dense_replace": 1,
+}
+_LATENT = {
+    **_TEXT,
+    **_GROUPS_OF_EXPERTS,
+    "num_key_value_heads": 4,
+    "q_lora_rank": 16,
+    "kv_lora_rank": 16,
+    "qk_rope_head_dim": 8,
+    "qk_nope_head_dim": 8,
+    "v_head_dim": 8,
+}
 
 ARCHITECTURES: tuple[Architecture, ...] = (
     Architecture("encoder", "bert", _TEXT, seq=512),
@@ -156,21 +174,7 @@ ARCHITECTURES: tuple[Architecture, ...] = (
     Architecture(
         "mixture",
         "deepseek_v3",
-        {
-            **_TEXT,
-            "num_key_value_heads": 4,
-            "n_routed_experts": 8,
-            "n_group": 2,
-            "topk_group": 1,
-            "num_experts_per_tok": 2,
-            "moe_intermediate_size": 16,
-            "q_lora_rank": 16,
-            "kv_lora_rank": 16,
-            "qk_rope_head_dim": 8,
-            "qk_nope_head_dim": 8,
-            "v_head_dim": 8,
-            "first_k_dense_replace": 1,
-        },
+        _LATENT,
         {"num_hidden_layers": 4},
         layers="4 of 61",
     ),
@@ -246,5 +250,23 @@ ARCHITECTURES: tuple[Architecture, ...] = (
         "state-space",
         "mamba2",
         {**_SCAN, "num_heads": 4, "head_dim": 16, "n_groups": 2, "chunk_size": 8},
+    ),
+)
+
+# like those of the table, and tried when small only
+OTHERS: tuple[Architecture, ...] = (
+    Architecture("mixture", "deepseek_v2", {**_LATENT, "topk_method": "greedy"}),
+    Architecture("mixture", "glm4_moe", {**_HEADS_OF_8, **_GROUPS_OF_EXPERTS}),
+    Architecture(
+        "mixture",
+        "llama4_text",
+        {
+            **_HEADS_OF_8,
+            "intermediate_size_mlp": 48,
+            "num_local_experts": 4,
+            "num_experts_per_tok": 1,
+            "interleave_moe_layer_step": 1,
+            "attention_chunk_size": 16,
+        },
     ),
 )

@@ -5,7 +5,7 @@ import torch
 
 from meshwright.capture import capture_hf, hf
 from meshwright.capture.hf_inputs import HeadInputs
-from tests.capture.architectures import ARCHITECTURES
+from tests.capture.architectures import ARCHITECTURES, OTHERS
 
 BATCH, SEQ = 3, 12
 torch.set_num_threads(1)
@@ -45,7 +45,7 @@ def made_up(model, batch, seq):
     return made
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES, ids=lambda a: a.model_type)
+@pytest.mark.parametrize("architecture", [*ARCHITECTURES, *OTHERS], ids=lambda a: a.model_type)
 def test_an_architecture_trains_the_same_as_its_graph(architecture, run_graph):
     settings = {**architecture.small, "dtype": "float32"}
     seq = 400 if architecture.model_type == "wav2vec2" else SEQ

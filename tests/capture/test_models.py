@@ -70,6 +70,33 @@ def test_a_language_model_trains_the_same_as_its_graph(family, config, run_graph
     assert_same_training(graph, model, loss, made)
 
 
+def test_slots_that_do_not_divide_are_rounded_up(config, run_graph):
+    # 5 experts, 2 for a token: 32 tokens give 12.8 slots an expert, 16 as a multiple of 8
+    settings = {**config("mixtral"), "num_local_experts": 5}
+    graph = capture_hf(settings, batch=64, seq=32)
+    assert graph.notes == (
+        "5 experts, 2 of them for each token: 12.8 slots of an expert per sequence are rounded up "
+        "to 16",
+    )
+    dispatch = next(op for op in graph.ops if op.kind == "moe_dispatch")
+    sizes = [graph.instantiate({"seq": seq})[dispatch.outputs[0]][2] for seq in (20, 32, 40, 41)]
+    assert sizes == [8, 16, 16, 24]
+    model = real_model(settings)
+    inputs = text_inputs(model)
+    inputs["input_ids"].clamp_(min=1)  # torch leaves out the gradient of the padding token
+    loss = model(**inputs).loss
+    sizes = {"batch": BATCH, "seq": SEQ}
+    made = run_graph(graph, model, inputs, symbols=sizes, capacity_factor=2.5)
+    assert_same_training(graph, model, loss, made)
+
+
+def test_slots_that_divide_keep_the_exact_size(config):
+    graph = capture_hf({**config("mixtral"), "num_local_experts": 5}, batch=64, seq=40)
+    dispatch = next(op for op in graph.ops if op.kind == "moe_dispatch")
+    assert graph.tensor(dispatch.outputs[0]).shape == (5, "batch", "2*seq//5", 32)
+    assert graph.notes == ()
+
+
 def test_an_image_model_trains_the_same_as_its_graph(config, run_graph):
     settings = config("vit")
     graph = capture_hf(settings, batch=64)

@@ -82,7 +82,7 @@ def test_a_graph_at_some_sizes_equals_a_capture_at_those_sizes(family, config, m
     settings = config(family)
     sizes = {"batch": 6, "seq": 8}
     symbolic = capture_hf(settings, batch=64, seq=32)
-    monkeypatch.setattr(Witness, "choose", classmethod(lambda *_: Witness(sizes)))
+    monkeypatch.setattr(Witness, "choose", classmethod(lambda *_, **__: Witness(sizes)))
     monkeypatch.setattr(Witness, "size", lambda self, number: self.derived.get(number, number))
     direct = capture_hf(settings, batch=64, seq=32)
     assert _sized(symbolic, sizes) == _sized(direct, sizes)

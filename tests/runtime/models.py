@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 
@@ -85,21 +85,45 @@ class LlamaLayer(nn.Module):
             for own in (self.query, self.key, self.value)
         )
         query, key = turned(query, cos, sin), turned(key, cos, sin)
-        seen = F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+        seen = self.attend(query, key, value)
         x = x + self.out(seen.transpose(1, 2).reshape(rows, length, hidden))
         y = self.mlp_norm(x)
         return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+    def attend(self, query: T, key: T, value: T) -> T:
+        return F.scaled_dot_product_attention(query, key, value, is_causal=True, enable_gqa=True)
+
+
+class SinkLayer(LlamaLayer):
+    """Attention written out, with a sink for each head, a soft cap, and a window if given."""
+
+    def __init__(self, window: int | None) -> None:
+        super().__init__(32, 4, 2, 48)
+        self.window, self.sinks = window, nn.Parameter(torch.linspace(-1, 1, 4))
+
+    def attend(self, query: T, key: T, value: T) -> T:
+        key, value = (x.repeat_interleave(2, dim=1) for x in (key, value))
+        scores = torch.tanh(query @ key.mT * 0.35 / 4.0) * 4.0
+        at = torch.arange(query.shape[2], device=query.device)
+        visible = at[None] <= at[:, None]
+        if self.window is not None:
+            visible = visible & (at[None] > at[:, None] - self.window)
+        scores = scores + torch.zeros_like(visible, dtype=scores.dtype).masked_fill(
+            ~visible, float("-inf")
+        )
+        sinks = self.sinks.reshape(1, -1, 1, 1).expand(*scores.shape[:3], 1)
+        return torch.cat((scores, sinks), -1).softmax(-1)[..., :-1] @ value
 
 
 class Llama(nn.Module):
     """Grouped heads, rotary positions, labels moved by one of which some are ignored."""
 
-    def __init__(self) -> None:
+    def __init__(self, layers: Sequence[LlamaLayer] | None = None) -> None:
         super().__init__()
         hidden, heads, vocabulary = 32, 4, 64
         self.width = hidden // heads
         self.table = nn.Embedding(vocabulary, hidden)
-        self.layers = nn.ModuleList(LlamaLayer(hidden, heads, 2, 48) for _ in range(2))
+        self.layers = nn.ModuleList(layers or [LlamaLayer(hidden, heads, 2, 48) for _ in range(2)])
         self.norm, self.head = Norm(hidden), nn.Linear(hidden, vocabulary, bias=False)
 
     def forward(self, ids: T, labels: T) -> T:
@@ -228,6 +252,7 @@ def of_transformers(sizes: Mapping[str, int]) -> dict[str, T]:
 
 MODELS = {
     "llama": Model(Llama, text, {"seq": 8}),
+    "sinks": Model(lambda: Llama([SinkLayer(3), SinkLayer(None)]), text, {"seq": 8}),
     "gpt": Model(Gpt, lambda sizes: text({**sizes, "seq": 8})),
     "gpt with groups": Model(lambda: Gpt(2), lambda sizes: text({**sizes, "seq": 8})),
     "gpt that reads again": Model(

@@ -21,6 +21,10 @@ CASES = (
     Wanted("rows of attention", "llama", pins=ROWS_CUT, steps=FEW),
     Wanted("zigzag", "llama", pins=ROWS_CUT, sequence_order="zigzag", steps=FEW),
     Wanted("zigzag, ring attention", "llama", {"cp": 2}, sequence_order="zigzag", steps=FEW),
+    Wanted("heads with sinks", "sinks", {"tp": 2}, steps=FEW),
+    Wanted("rows with sinks", "sinks", pins=ROWS_CUT, steps=FEW),
+    Wanted("zigzag with sinks", "sinks", pins=ROWS_CUT, sequence_order="zigzag", steps=FEW),
+    Wanted("ring attention with sinks", "sinks", {"cp": 2}, steps=FEW),
     Wanted("cheap", "llama", SEQUENCE_PARALLEL, recompute="cheap", steps=FEW),
     Wanted("full", "llama", SEQUENCE_PARALLEL, recompute="full", steps=FEW),
     Wanted("full, repeats", "llama", SEQUENCE_PARALLEL, recompute="full", repeats=True, steps=FEW),
@@ -83,7 +87,8 @@ def test_a_rank_gets_its_own_share_of_the_service_and_no_other(
 def test_what_falls_back_is_said(runs: dict[str, Run]) -> None:
     fallen = {name: set(run.outcome.fallen_back) for name, run in runs.items()}
     attention = {"layers.0.attention", "layers.1.attention"}
-    rings = dict.fromkeys(("ring attention", "zigzag, ring attention"), attention)
+    names = ("ring attention", "zigzag, ring attention", "ring attention with sinks")
+    rings = dict.fromkeys(names, attention)
     assert fallen == {**{name: set() for name in fallen}, **rings}
 
 

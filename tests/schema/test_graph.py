@@ -91,6 +91,7 @@ FAULTS = [
     ("rest", [("tensors/0/shape", ["batch//3"])], "tensor 'x': size 'batch//3': 8 does not divide"),
     ("none left", [("tensors/0/shape", ["batch-8"])], "got 'batch-8' = 0"),
     ("by zero", [("tensors/0/shape", ["seq//(batch-8)"])], "4 does not divide by 0"),
+    ("rest of zero", [("tensors/0/shape", ["seq%(batch-8)"])], "a remainder by 0 has no value"),
     # names
     ("empty name", [("ops/0/name", "")], "op name '' must have 1 to"),
     ("control character", [("ops/0/name", "a\nb")], "must have 1 to 512 printable"),
@@ -139,7 +140,7 @@ def test_a_fault_is_pointed_at(changes, pointer):
     [
         "9**9**9", "batch.real", "__import__('os')", "batch if 1 else 2", "-batch", "~1", "1e3",
         "1_000", "0x10", "'a'", "[1]", "lambda: 1", "batch/2", "batch\n", " batch\x00",
-        "(batch:=3)", "１", "bаtch", "1or 2", "batch%3", "batch@2", "f(batch)", "", "(",
+        "(batch:=3)", "１", "bаtch", "1or 2", "batch&3", "batch@2", "f(batch)", "", "(",
         "batch batch", "2batch",
         "((((((((((((((((((((batch", "9" * 201, "(" * 101 + "1" + ")" * 101, "batch*" * 60 + "1",
     ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 
 import torch
 
@@ -45,8 +46,9 @@ def capture_module(
     }
     empty = _without_weights(module)
     numbers = [*dims, *constants]
+    trace = partial(_traced, empty, example_inputs, numbers=numbers, symbols=symbols)
     try:
-        program = _traced(empty, example_inputs, ceilings, numbers)
+        program = trace(ceilings)
     except MeshwrightError:
         raise
     except Exception as failure:  # torch.export documents no exception types
@@ -56,7 +58,7 @@ def capture_module(
             for symbol, value in symbols.items()
         }
         try:
-            program = _traced(empty, example_inputs, smaller, numbers)
+            program = trace(smaller)
         except Exception:
             raise trace_error(failure, module) from failure
     label_names = set(labels)
@@ -70,10 +72,12 @@ def _traced(
     module: torch.nn.Module,
     example_inputs: Callable[[Mapping[str, int]], Inputs],
     ceilings: Mapping[str, int],
+    *,
     numbers: Iterable[int],
+    symbols: Mapping[str, int],
 ) -> Program:
     """The program of a forward pass at primes of at most these ceilings for the symbols."""
-    witness = Witness.choose(ceilings, numbers)
+    witness = Witness.choose(ceilings, numbers, values=symbols)
     arguments = example_inputs(witness.primes)
     with quiet():
         return export_program(module, arguments, witness=witness)

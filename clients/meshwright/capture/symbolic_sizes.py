@@ -28,13 +28,24 @@ _REACH, _SMALL = 8, 5000
 
 @dataclass(frozen=True)
 class Witness:
-    """The primes of the symbols; an empty witness leaves every size a number."""
+    """The primes of the symbols; an empty witness leaves every size a number.
+
+    values: what the symbols are in the graph, where that is known. derived: expressions by the
+    number that stands for them.
+    """
 
     primes: Mapping[str, int] = field(default_factory=dict)
     derived: dict[int, str] = field(default_factory=dict)
+    values: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def choose(cls, limits: Mapping[str, int], constants: Iterable[int]) -> Witness:
+    def choose(
+        cls,
+        limits: Mapping[str, int],
+        constants: Iterable[int],
+        *,
+        values: Mapping[str, int] | None = None,
+    ) -> Witness:
         """A prime for each symbol, at most its limit, distinguishable from all constants."""
         taken = {abs(constant) for constant in constants}
         primes: dict[str, int] = {}
@@ -47,7 +58,7 @@ class Witness:
                 )
             primes[name] = prime
             taken.add(prime)
-        return cls(primes)
+        return cls(primes, values=values or {})
 
     def stand_in(self, expression: str) -> int:
         """A number for tracing that represents an expression."""

@@ -1,8 +1,9 @@
 """Sizes of tensor dims: integers, or expressions in the graph's symbols.
 
 A symbolic size is text such as `batch`, `batch*seq`, `2*batch*seq//8` or `seq+1`: integers and
-symbols with + - * // and parentheses. With other values of the symbols, the same graph has another
-batch or sequence length.
+symbols with + - * // % and parentheses. A division leaves no remainder: `(seq + 19*seq%20)//20` is
+seq / 20, rounded up. With other values of the symbols, the same graph has another batch or sequence
+length.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ Size = int | str
 MAX_SIZE = 2**53  # chosen: every size is exact in a double, and so in every JSON parser
 MAX_EXPRESSION = 200  # characters; chosen
 SYMBOL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}\Z")
-_WORDS = re.compile(r"(?:[A-Za-z_]\w*(?!\w)|\d+(?!\w)|//|[-+*() ])+\Z", re.ASCII)
+_WORDS = re.compile(r"(?:[A-Za-z_]\w*(?!\w)|\d+(?!\w)|//|[-+*%() ])+\Z", re.ASCII)
 
 
 def symbols_in(size: Size) -> frozenset[str]:
@@ -57,7 +58,7 @@ def _symbols(text: str) -> frozenset[str]:
                 symbols.add(name)
             case ast.BinOp() | ast.Constant() | ast.Load():
                 pass
-            case ast.Add() | ast.Sub() | ast.Mult() | ast.FloorDiv():
+            case ast.Add() | ast.Sub() | ast.Mult() | ast.FloorDiv() | ast.Mod():
                 pass
             case _:
                 raise _invalid(text)
@@ -97,6 +98,10 @@ def _evaluate(node: ast.expr, symbols: Mapping[str, int], text: str) -> int:
                     if b == 0 or a % b:
                         raise GraphError(f"size {text!r}: {a} does not divide by {b}")
                     return a // b
+                case ast.Mod():
+                    if b == 0:
+                        raise GraphError(f"size {text!r}: a remainder by 0 has no value")
+                    return a % b
                 case _:
                     pass
         case _:
@@ -105,4 +110,4 @@ def _evaluate(node: ast.expr, symbols: Mapping[str, int], text: str) -> int:
 
 
 def _invalid(text: str) -> GraphError:
-    return GraphError(f"size {text!r} is invalid. Use integers, symbols, + - * // and ( ) only")
+    return GraphError(f"size {text!r} is invalid. Use integers, symbols, + - * // % and ( ) only")

@@ -232,7 +232,12 @@ class _CacheWriter:
 
 
 def _is_causal(op: Op) -> bool:
-    return op.kind == "attention" and len(op.inputs) == 3 and op.attrs.get("causal") is True
+    if op.kind != "attention" or op.attrs.get("causal") is not True:
+        return False
+    # a cache holds all positions, of which a window or a chunk reads a part
+    if "window" in op.attrs or "chunk" in op.attrs:
+        return False
+    return len(op.inputs) - bool(op.attrs.get("sinks")) == 3
 
 
 def _parts(op: Op | None, tensors: Mapping[str, Tensor]) -> Iterable[str]:

@@ -71,6 +71,7 @@ def known(
     chunks: Mapping[str, tuple[int, ...]] | None = None,
     candidates: int = 0,
     in_place: bool = False,
+    sizes: Mapping[str, int] | None = None,
 ) -> Known:
     """A Known from its parts."""
     rule = ShardingRule(
@@ -79,6 +80,7 @@ def known(
         saves_inputs=saves_inputs,
         saves_outputs=saves_outputs,
         flops=flops,
+        sizes=dict(sizes or {}),
     )
     return Known(
         rule,

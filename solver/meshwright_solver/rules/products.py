@@ -55,26 +55,43 @@ def matmul(ports: RuleInputs) -> Known:
 
 
 def attention(ports: RuleInputs) -> Known:
+    """Queries, keys and values; then a mask; then sinks, where the attribute `sinks` says so."""
     query, key = ports.inputs[0], ports.inputs[1]
     grouped = query[1] != key[1]
     heads = "(g r)" if grouped else "g"
+    has_sinks = bool(ports.attrs.get("sinks"))
     mask = ""
-    if len(ports.inputs) > 3:
+    if len(ports.inputs) - has_sinks > 3:
         mask = ", " + " ".join(
             "1" if size == 1 else name
             for size, name in zip(
                 ports.inputs[3], ["b", heads, "s", "t"][4 - len(ports.inputs[3]) :], strict=True
             )
         )
+    sinks = f", {heads}" if has_sinks else ""
     flops = "2*b*g*s*t*(d+e)" + ("*r" if grouped else "")
+    keys = _keys_of_a_row(ports)
+    if keys is not None:
+        flops = flops.replace("*t", f"*{keys}")
+    elif ports.attrs.get("causal"):
+        flops = f"({flops})//2"
     return known(
-        f"b {heads} s d!, b g t!@s? d!, b g t!@s? e!{mask} -> b {heads} s e!",
+        f"b {heads} s d!, b g t!@s? d!, b g t!@s? e!{mask}{sinks} -> b {heads} s e!",
         "attention",
         saves_inputs=(0, 1, 2),
         saves_outputs=(0,),
-        flops=f"({flops})//2" if ports.attrs.get("causal") else flops,
+        flops=flops,
         skewed=("s",) if ports.attrs.get("causal") else (),
     )
+
+
+def _keys_of_a_row(ports: RuleInputs) -> int | None:
+    """The keys that a query of a window or a chunk sees on average; None where all count."""
+    length = ports.inputs[1][2]
+    window, chunk = int(ports.attrs.get("window", length)), int(ports.attrs.get("chunk", length))
+    if window < length:
+        return max(1, round(window - window * (window - 1) / (2 * length)))
+    return (chunk + 1) // 2 if chunk < length else None
 
 
 def rotary(ports: RuleInputs) -> Known:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from itertools import pairwise
 
 from meshwright_solver.rules.op_knowledge import Builder, Known, RuleInputs, known, names
 
 
-def _moves(notation: str, *, is_view: bool = False) -> Known:
+def _moves(
+    notation: str, *, is_view: bool = False, sizes: Mapping[str, int] | None = None
+) -> Known:
     return known(
         notation,
         "view" if is_view else "memory",
         linear=((0,),) if notation.split("->")[0].strip() else (),
         saves_inputs=(),
         flops=0,
+        sizes=sizes,
     )
 
 
@@ -135,21 +139,30 @@ def split(ports: RuleInputs) -> Known:
     dim = int(ports.attrs["dim"]) % rank
     sizes = [shape[dim] for shape in ports.outputs]
     joined, parts = _segments(sizes)
-    return _moves(f"{_at(rank, dim, joined)} -> {', '.join(_at(rank, dim, p) for p in parts)}")
+    notation = f"{_at(rank, dim, joined)} -> {', '.join(_at(rank, dim, p) for p in parts)}"
+    return _moves(notation, sizes=_segment_sizes(sizes))
 
 
 def concat(ports: RuleInputs) -> Known:
     """Concatenation along attrs `dim`; with attrs `in_place` the parts are adjacent already."""
     rank = len(ports.inputs[0])
     dim = int(ports.attrs["dim"]) % rank
-    joined, parts = _segments([shape[dim] for shape in ports.inputs])
+    lengths = [shape[dim] for shape in ports.inputs]
+    joined, parts = _segments(lengths)
     return known(
         f"{', '.join(_at(rank, dim, p) for p in parts)} -> {_at(rank, dim, joined)}",
         "view" if ports.attrs.get("in_place") else "memory",
         linear=(tuple(range(len(parts))),),
         saves_inputs=(),
         flops=0,
+        sizes=_segment_sizes(lengths),
     )
+
+
+def _segment_sizes(sizes: list[int]) -> dict[str, int]:
+    """The common factor g of parts, where no part alone has its size: 5120, 5376 and 80 have 16."""
+    common = math.gcd(*sizes)
+    return {} if common == 1 or common in sizes else {"g": common}
 
 
 def _segments(sizes: list[int]) -> tuple[str, list[str]]:

@@ -4,6 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from meshwright.capture import capture_module
+
 
 def attend(mask):
     def function(x):
@@ -51,9 +53,42 @@ def test_a_mask_that_hides_nothing_is_dropped(kinds):
     assert kinds(attend(everything), torch.randn(2, 3, 8, 4)) == ["attention"]
 
 
-@pytest.mark.parametrize("mask", [window, lookahead])
-def test_another_mask_stays(mask, kinds):
-    assert len(kinds(attend(mask), torch.randn(2, 3, 8, 4))) > 3
+def test_a_sliding_window_becomes_a_number(kinds):
+    assert kinds(attend(window), torch.randn(2, 3, 8, 4)) == ["attention"]
+
+
+def test_another_mask_stays(kinds):
+    assert len(kinds(attend(lookahead), torch.randn(2, 3, 8, 4))) > 3
+
+
+# a window of 9,000 positions is too long to evaluate, and so is a chunk of as many
+@pytest.mark.parametrize(
+    ("mask", "attrs"),
+    [
+        (lambda q, k: (k <= q) & (k > q - 9000), {"causal": True, "window": 9000}),
+        (lambda q, k: (k <= q) & (k // 9000 == q // 9000), {"causal": True, "chunk": 9000}),
+        (lambda q, k: (k <= q) & (k // 9000 == q // 8000), None),
+        (lambda q, k: (k <= q) & (k // 600 == q // 600), {"causal": True, "chunk": 600}),
+        (lambda q, k: (k <= q) & ((k >= 600) == (q >= 600)), None),
+        (lambda q, k: (k <= q) & ((k >= 9) == (q >= 9)), None),
+    ],
+)
+def test_large_numbers_are_replaced_by_small_ones(mask, attrs):
+    class Attend(torch.nn.Module):
+        def forward(self, x):
+            return F.scaled_dot_product_attention(x, x, x, attn_mask=mask(*positions(x)))
+
+    graph = capture_module(
+        Attend(),
+        lambda sizes: {"x": torch.empty(2, 3, sizes["seq"], 4, device="meta")},
+        symbols={"seq": 32},
+        name="attend",
+    )
+    op = graph.ops[-1]
+    if attrs is None:
+        assert len(op.inputs) == 4
+    else:
+        assert op.attrs == {"scale": 0.5, **attrs}
 
 
 def test_a_mask_that_comes_from_outside_stays(kinds):

@@ -35,6 +35,18 @@ def test_the_dtype_inside_is_kept(check_capture):
     assert op.attrs["compute"] == "float32"
 
 
+def test_a_cast_back_may_follow_the_weight(check_capture):
+    def late(x, weight):
+        wide = x.to(torch.float32)
+        scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-5)
+        return (weight * (wide * scale)).to(x.dtype)
+
+    module = Norm(late).bfloat16()
+    (op,) = check_capture(module, torch.randn(2, 3, 8).bfloat16()).ops
+    assert op.kind == "rms_norm"
+    assert op.attrs["compute"] == "float32"
+
+
 def test_a_norm_that_takes_off_the_mean_is_left_alone(check_capture):
     def centred(x, weight):
         x = x - x.mean(-1, keepdim=True)

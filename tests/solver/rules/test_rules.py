@@ -55,6 +55,7 @@ def rule(kind: str, inputs: Shapes, outputs: Shapes, **attrs: Any) -> Known:
         ("split", [(4, 6)], [(4, 2)] * 3, {"dim": 1}, "d0 (p! y) -> d0 y, d0 y, d0 y"),
         ("split", [(4, 6)], [(4, 4), (4, 2)], {"dim": -1}, "d0 (g p0!|g) -> d0 (g p0!), d0 g"),
         ("split", [(5,)], [(2,), (3,)], {"dim": 0}, "(p0!|p1!) -> p0!, p1!"),
+        ("split", [(10,)], [(4,), (6,)], {"dim": 0}, "(g p0!|g p1!) -> (g p0!), (g p1!)"),
         ("concat", [(4, 2)] * 3, [(4, 6)], {"dim": 1}, "d0 y, d0 y, d0 y -> d0 (p! y)"),
         ("slice", [(4, 6)], [(4, 3)], {"dim": 1, "start": 3}, "d0 (c1! d1) -> d0 d1"),
         ("slice", [(4, 6)], [(4, 3)], {"dim": 1, "start": 1}, "d0 u1! -> d0 w1!"),
@@ -66,6 +67,13 @@ def rule(kind: str, inputs: Shapes, outputs: Shapes, **attrs: Any) -> Known:
 )  # fmt: skip
 def test_the_rule_of_a_kind(kind, inputs, outputs, attrs, notation):
     assert rule(kind, inputs, outputs, **attrs).rule.notation == notation
+
+
+def test_parts_with_a_common_factor_that_no_part_equals_bind():
+    # Mamba 2: the gate, the convolved channels and the steps have 16 in common
+    found = bound("split", [(8, 10576)], [(8, 5120), (8, 5376), (8, 80)], attrs={"dim": 1})
+    assert found is not None
+    assert dict(found.sizes) == {"d0": 8, "g": 16, "p0": 320, "p1": 336, "p2": 5}
 
 
 def test_the_flops_of_products_are_counted_by_hand():

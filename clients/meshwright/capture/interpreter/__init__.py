@@ -7,7 +7,14 @@ from typing import Any
 
 import torch
 
-from meshwright.capture.interpreter import arithmetic, layers, mixture, recurrence, shape
+from meshwright.capture.interpreter import (
+    arithmetic,
+    attention,
+    layers,
+    mixture,
+    recurrence,
+    shape,
+)
 from meshwright.capture.interpreter.run import Kernel, TorchOpCall
 from meshwright.schema import Graph, Op
 from meshwright.schema.op_attrs import read_attrs
@@ -16,6 +23,7 @@ KERNELS: dict[str, Kernel] = {
     **arithmetic.KERNELS,
     **shape.KERNELS,
     **layers.KERNELS,
+    **attention.KERNELS,
     **mixture.KERNELS,
     **recurrence.KERNELS,
 }

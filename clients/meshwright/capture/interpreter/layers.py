@@ -1,4 +1,4 @@
-"""Kernels of matrix products, convolutions, norms, attention and losses."""
+"""Kernels of matrix products, convolutions, norms and losses."""
 
 from __future__ import annotations
 
@@ -22,20 +22,6 @@ _MEAN_POOLS: _ByDims = (F.avg_pool1d, F.avg_pool2d, F.avg_pool3d)
 def _linear(run: TorchOpCall) -> T:
     weight = run.inputs[1] if run.attrs["weight_layout"] == "nk" else run.inputs[1].T
     return F.linear(run.x, weight, run.optional(2))
-
-
-def _attention(run: TorchOpCall) -> T:
-    query, key, value = run.inputs[:3]
-    return F.scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        attn_mask=run.optional(3),
-        dropout_p=run.attrs.get("dropout", 0.0),
-        is_causal=run.attrs["causal"],
-        scale=run.attrs["scale"],
-        enable_gqa=query.shape[1] != key.shape[1],
-    )
 
 
 def _convolution(run: TorchOpCall, *, functions: _ByDims) -> T:
@@ -103,7 +89,6 @@ def _rotary(run: TorchOpCall) -> T:
 KERNELS: dict[str, Kernel] = {
     "linear": _linear,
     "matmul": lambda run: run.x @ run.inputs[1],
-    "attention": _attention,
     "conv": partial(_convolution, functions=_CONVOLUTIONS),
     "conv_transpose": partial(_convolution, functions=_TRANSPOSED),
     "max_pool": partial(_pool, functions=_MAX_POOLS),

@@ -33,8 +33,9 @@ def _dispatch(run: TorchOpCall) -> T:
     x, index = run.inputs
     experts = run.shapes[0][0]
     batch, length, choices = index.shape
-    factor = run.capacity_factor or run.attrs["capacity_factor"]
-    capacity = math.ceil(factor * length * choices / experts)
+    capacity = run.shapes[0][2]
+    if run.capacity_factor is not None:
+        capacity = math.ceil(run.capacity_factor * length * choices / experts)
     slots_tensor = x.new_zeros(experts, batch, capacity + 1, x.shape[-1])
     token = x[:, :, None, :].expand(batch, length, choices, x.shape[-1])
     # dropped tokens go to an extra slot, which is cut off

@@ -2,16 +2,22 @@
 
 from collections.abc import Callable
 
+from meshwright.capture.passes.attention import recognize_attention
+from meshwright.capture.passes.complex_numbers import lower_complex_numbers
 from meshwright.capture.passes.dead_code import drop_dead_code
+from meshwright.capture.passes.dense_experts import recognize_dense_experts
 from meshwright.capture.passes.gelu import recognize_gelu
 from meshwright.capture.passes.identity import drop_identities
 from meshwright.capture.passes.leading_dims import keep_leading_dims
 from meshwright.capture.passes.linear import recognize_linear
 from meshwright.capture.passes.mask import recognize_masks
 from meshwright.capture.passes.mixture import recognize_mixture
+from meshwright.capture.passes.pad import recognize_pads
+from meshwright.capture.passes.ranges import fold_ranges
 from meshwright.capture.passes.repeated_heads import drop_repeated_heads
 from meshwright.capture.passes.rms_norm import recognize_rms_norm
 from meshwright.capture.passes.rotary import recognize_rotary
+from meshwright.capture.passes.rotary_pairs import recognize_rotary_pairs
 from meshwright.capture.passes.view import merge_views
 from meshwright.capture.program import Program
 
@@ -19,12 +25,19 @@ Pass = Callable[[Program], None]
 
 PASSES: tuple[Pass, ...] = (
     drop_dead_code,
+    lower_complex_numbers,
     drop_identities,
+    fold_ranges,
+    drop_dead_code,
+    recognize_pads,
     merge_views,
     recognize_linear,
     recognize_gelu,
     recognize_rms_norm,
     recognize_rotary,
+    recognize_rotary_pairs,
+    merge_views,
+    recognize_attention,
     drop_repeated_heads,
     recognize_masks,
     drop_dead_code,
@@ -32,6 +45,7 @@ PASSES: tuple[Pass, ...] = (
     merge_views,
     drop_dead_code,
     recognize_mixture,
+    recognize_dense_experts,
     keep_leading_dims,
     merge_views,
     drop_dead_code,
@@ -49,12 +63,18 @@ __all__ = [
     "drop_dead_code",
     "drop_identities",
     "drop_repeated_heads",
+    "fold_ranges",
     "keep_leading_dims",
+    "lower_complex_numbers",
     "merge_views",
+    "recognize_attention",
+    "recognize_dense_experts",
     "recognize_gelu",
     "recognize_linear",
     "recognize_masks",
     "recognize_mixture",
+    "recognize_pads",
     "recognize_rms_norm",
     "recognize_rotary",
+    "recognize_rotary_pairs",
 ]

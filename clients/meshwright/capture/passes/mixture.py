@@ -8,7 +8,8 @@ cannot express. In the canonical form, every expert has the same number of slots
     expert_matmul  x[e,b,c,h], w[e,f,h]                             -> [e,b,c,f]
     moe_combine    y[e,b,c,h], topk_index[b,s,k], topk_weight[b,s,k] -> [b,s,h]
 
-Both are equal where no expert exceeds its slots. The attr `capacity_factor` scales c.
+Both are equal where no expert exceeds its slots. The attr `capacity_factor` scales c. Where s*k
+does not divide by e, c is rounded up.
 """
 
 from __future__ import annotations
@@ -18,11 +19,13 @@ from math import gcd
 
 from meshwright.capture.passes.pattern import Upstream
 from meshwright.capture.program import Node, Program, Value
-from meshwright.schema.sizes import Size
+from meshwright.schema.sizes import Size, evaluate
 
 _GROUPED_MATMULS = frozenset(
     {"aten._grouped_mm.default", "transformers.grouped_mm_fallback.default"}
 )
+# chosen: sequences divide over up to 8 devices, and rows fill the tiles of matrix products
+_SLOT_ALIGNMENT = 8
 _ROW_WISE = frozenset({"silu", "gelu", "relu", "sigmoid", "tanh", "mul", "add", "cast", "clamp"})
 
 
@@ -95,7 +98,7 @@ class _Region:
             if matmul is None:
                 continue
             experts = matmul.inputs[1].shape[0]
-            capacity = _slots(program, length, choices, experts)
+            capacity = slots_of_an_expert(program, length, choices, experts)
             region = cls(upstream, sort.outputs[0], permutation, tokens, index, experts, capacity)
             region.module = gather.module
             region.slots[gather.output] = region._add(
@@ -228,13 +231,34 @@ def _after(value: Value, readers: dict[Value, list[Node]]) -> list[Node]:
     return [*direct, *(n for cast in casts for n in readers.get(cast, []))]
 
 
-def _slots(program: Program, length: int, choices: int, experts: int) -> int:
-    """The slots of an expert per sequence, at the traced length."""
+def slots_of_an_expert(program: Program, length: int, choices: int, experts: int) -> int:
+    """The slots of an expert per sequence, at the traced length.
+
+    Slots that do not follow from the sequence without a remainder are rounded up, with a note.
+    """
     shared = gcd(choices, experts)
     k, e = choices // shared, experts // shared
-    traced: Size = program.witness.size(length)
+    witness = program.witness
+    traced: Size = witness.size(length)
     if isinstance(traced, int):
         return -(-length * k // e)
     if e == 1:
         return length * k
-    return program.witness.stand_in(f"{traced}//{e}" if k == 1 else f"{k}*{traced}//{e}")
+    tokens = f"({traced})" if set(traced) & set("+-") else traced
+    pairs = tokens if k == 1 else f"{k}*{tokens}"
+    if witness.values and (total := evaluate(pairs, witness.values)) % e:
+        expression = _rounded_up(pairs, e)
+        note = (
+            f"{experts} experts, {choices} of them for each token: "
+            f"{total / e:.1f} slots of an expert per sequence are rounded up to "
+            f"{evaluate(expression, witness.values)}"
+        )
+        program.notes += [note] if note not in program.notes else []
+        return witness.stand_in(expression)
+    return witness.stand_in(f"{pairs}//{e}")
+
+
+def _rounded_up(pairs: str, experts: int) -> str:
+    """pairs / experts as an expression, rounded up to a multiple of the alignment."""
+    divisor = _SLOT_ALIGNMENT * experts
+    return f"{_SLOT_ALIGNMENT}*(({pairs}+{divisor - 1}*{pairs}%{divisor})//{divisor})"

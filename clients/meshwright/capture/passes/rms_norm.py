@@ -9,16 +9,17 @@ from meshwright.capture.program import Program, Value
 def recognize_rms_norm(program: Program) -> None:
     """Convert w * (x * rsqrt(mean(x^2) + eps)) to rms_norm.
 
-    The attr `compute` records the inner dtype of a cast of x to a wider dtype and back.
+    The attr `compute` records the inner dtype of a cast of x to a wider dtype and back. The cast
+    back stands before or after the product with the weight.
     """
     upstream = Upstream(program)
     for node in program.nodes:
-        if node.kind != "mul" or len(node.inputs) != 2:
-            continue
-        for weight, normalized in upstream.pairs(node.output, "mul"):
+        product = node.output if node.kind == "mul" else upstream.through(node.output, "cast")
+        for left, normalized in upstream.pairs(product, "mul"):
+            weight = upstream.through(left, "cast")
             if weight.role != "parameter" or weight.rank != 1:
                 continue
-            match = _match_normalization(upstream, normalized)
+            match = _match_normalization(upstream, normalized, node.output.dtype)
             if match is None:
                 continue
             source, eps, compute = match
@@ -30,9 +31,9 @@ def recognize_rms_norm(program: Program) -> None:
 
 
 def _match_normalization(
-    upstream: Upstream, normalized: Value
+    upstream: Upstream, normalized: Value, dtype: str
 ) -> tuple[Value, float, str | None] | None:
-    """x, eps and the inner dtype, where the value is x * rsqrt(mean(x^2) + eps)."""
+    """x, eps and the inner dtype, where the value is x * rsqrt(mean(x^2) + eps) of x in a dtype."""
     product = upstream.through(normalized, "cast")
     for wide, scale in upstream.pairs(product, "mul"):
         root = upstream.producer(scale, "rsqrt")
@@ -45,7 +46,7 @@ def _match_normalization(
         if not _is_square(upstream, mean.inputs[0], wide):
             continue
         source = upstream.through(wide, "cast")
-        if source.dtype != normalized.dtype:
+        if source.dtype != dtype:
             return None
         return source, shifted[1], None if source is wide else wide.dtype
     return None

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch.nn.attention.bias import causal_lower_right
 
 from meshwright.capture.interpreter import TorchOpCall, results_of
+from meshwright.capture.interpreter.attention import visible_keys
 from meshwright.runtime.arrays import Reduce
 from meshwright.runtime.local_op import LocalOp
 from meshwright.runtime.sequence_order import Turn
@@ -84,11 +85,21 @@ class TorchArrays:
             order = turn._replace(is_back=False).places
             starts = [order[place] for place in range(first, first + count, length)]
         outputs: list[T] = []
+        attrs = {**op.call.attrs, "causal": False}
+        limits = {name: attrs.pop(name) for name in ("window", "chunk") if name in attrs}
+        # only scaled_dot_product_attention reads the short form of a causal mask
+        has_short_form = not (limits or attrs.keys() & {"sinks", "softcap"})
         for rows, start in zip(torch.split(query, length, dim=2), starts, strict=True):
-            stop = start + rows.shape[2]
-            mask = causal_lower_right(rows.shape[2], stop)
-            inputs = [rows, key[:, :, :stop], value[:, :, :stop], mask]
-            attrs = {**op.call.attrs, "causal": False}
+            count, stop = rows.shape[2], start + rows.shape[2]
+            mask = (
+                causal_lower_right(count, stop)
+                if has_short_form
+                else visible_keys(
+                    count, stop, causal=True, first_row=start, device=rows.device, **limits
+                )
+            )
+            sinks = op.call.inputs[3:]
+            inputs = [rows, key[:, :, :stop], value[:, :, :stop], mask, *sinks]
             outputs += results_of(replace(op.call, inputs=inputs, attrs=attrs))
         return [torch.cat(outputs, dim=2)]
 

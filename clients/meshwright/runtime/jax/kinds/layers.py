@@ -20,26 +20,45 @@ def _linear(call: JaxOpCall) -> A:
     return result if bias is None else result + bias
 
 
+def _visible(call: JaxOpCall, rows: int, columns: int, first_row: A | int) -> A:
+    """Which keys each query of causal attention sees, [rows, columns]."""
+    query, key = jnp.arange(rows)[:, None] + first_row, jnp.arange(columns)[None]
+    visible = key <= query
+    if "window" in call.attrs:
+        visible = visible & (query - key < call.attrs["window"])
+    if "chunk" in call.attrs:
+        visible = visible & (query // call.attrs["chunk"] == key // call.attrs["chunk"])
+    return visible
+
+
 def attention(call: JaxOpCall, first_row: A | int = 0) -> A:
     """Attention of the query rows from `first_row`; groups of query heads share keys and values."""
-    query, key, value = call.inputs[:3]
+    query, key, value, *rest = call.inputs
+    sinks = rest.pop() if call.attrs.get("sinks") else None
+    mask = rest[0] if rest else None
     batch, heads, rows, width = query.shape
     groups, columns = key.shape[1], key.shape[2]
     scale = call.attrs["scale"]
     grouped = query.reshape(batch, groups, heads // groups, rows, width)
     scores = jnp.einsum("bgrsd,bgtd->bgrst", grouped, key)
     scores = scores * (width**-0.5 if scale is None else scale)
-    mask = call.optional(3)
+    softcap = call.attrs.get("softcap")
+    if softcap is not None:
+        scores = softcap * jnp.tanh(scores / softcap)
     if call.attrs["causal"]:
-        places = jnp.arange(rows)[:, None] + first_row
-        scores = jnp.where(places >= jnp.arange(columns), scores, -jnp.inf)
+        scores = jnp.where(_visible(call, rows, columns, first_row), scores, -jnp.inf)
     elif mask is not None:
         mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
         shape = (groups, heads // groups) if mask.shape[1] == heads else (1, 1)
         mask = mask.reshape(mask.shape[0], *shape, *mask.shape[2:])
         is_boolean = mask.dtype == jnp.bool_
         scores = jnp.where(mask, scores, -jnp.inf) if is_boolean else scores + mask
-    shares = jax.nn.softmax(scores, axis=-1)
+    if sinks is not None:
+        column = sinks.astype(scores.dtype).reshape(1, groups, heads // groups, 1, 1)
+        scores = jnp.concatenate(
+            (scores, jnp.broadcast_to(column, (*scores.shape[:-1], 1))), axis=-1
+        )
+    shares = jax.nn.softmax(scores, axis=-1)[..., :columns]
     result = jnp.einsum("bgrst,bgtd->bgrsd", shares, value)
     return result.reshape(batch, heads, rows, value.shape[-1])
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
 import jax
 import jax.numpy as jnp
 
@@ -27,9 +25,8 @@ def _sequences(index: A) -> A:
 
 def _dispatch(call: JaxOpCall) -> A:
     x, index = call.inputs
-    experts = call.shapes[0][0]
+    experts, _, capacity, _ = call.shapes[0]
     batch, length, choices = index.shape
-    capacity = math.ceil(call.attrs["capacity_factor"] * length * choices / experts)
     buffer = jnp.zeros((experts, batch, capacity, x.shape[-1]), x.dtype)
     token = jnp.broadcast_to(x[:, :, None, :], (batch, length, choices, x.shape[-1]))
     return buffer.at[index, _sequences(index), _slots(index, experts)].set(token, mode="drop")

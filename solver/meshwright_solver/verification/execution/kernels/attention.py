@@ -1,8 +1,10 @@
 """Scaled dot-product attention and rotary position embedding.
 
 Query heads are ordered (group, head of the group): group i of r heads reads key and value head i.
-In causal attention query position i attends to key positions up to i. A row without any key gives
-zeros.
+In causal attention, query position i attends to key positions up to i: of these to the last
+`window`, or to those of its chunk of `chunk` positions. With a softcap, scores become
+softcap * tanh(scores / softcap). Sinks, one score a head, take weight and add nothing. A row without
+any key gives zeros.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from meshwright_solver.verification.execution.kernels.call import (
     reduced_to,
 )
 from meshwright_solver.verification.execution.kernels.kernel import OpKernel
-from meshwright_solver.verification.execution.kernels.softmax import softmax_gradient, softmax_of
+from meshwright_solver.verification.execution.kernels.softmax import softmax_of
 
 Gradients = tuple[Array | None, ...]
 
@@ -34,23 +36,64 @@ def _scale(call: KernelCall) -> float:
     return float(call.number("scale", call.x.shape[-1] ** -0.5))
 
 
-def _weights(call: KernelCall) -> Array:
-    """The attention weights of each query position, [b, g, r, s, t]."""
+def _sinks(call: KernelCall) -> Array | None:
+    """The sinks as [g, r, 1, 1], to go with the scores."""
+    if not call.attrs.get("sinks"):
+        return None
+    groups = call.inputs[1].shape[1]
+    return call.inputs[-1].reshape(groups, -1, 1, 1)
+
+
+def _mask(call: KernelCall) -> Array | None:
+    has_mask = len(call.inputs) - bool(call.attrs.get("sinks")) > 3
+    return call.inputs[3] if has_mask else None
+
+
+def _seen(call: KernelCall, rows: int, columns: int) -> Array:
+    """Which keys a query of causal attention sees."""
+    query, key = np.arange(rows)[:, None], np.arange(columns)[None]
+    seen = key <= query
+    if "window" in call.attrs:
+        seen = seen & (query - key < call.attrs["window"])
+    if "chunk" in call.attrs:
+        seen = seen & (query // call.attrs["chunk"] == key // call.attrs["chunk"])
+    return np.asarray(seen)
+
+
+def _capped(call: KernelCall) -> tuple[Array, Array | float]:
+    """Scores before masks, and their slope by the products of queries and keys."""
     query, key = _query_by_group(call), call.inputs[1][:, :, None]
     scores = _scale(call) * (query @ np.swapaxes(key, -1, -2))
-    mask = call.optional(3)
+    softcap = call.attrs.get("softcap")
+    if softcap is None:
+        return scores, 1.0
+    share = np.tanh(scores / softcap)
+    return softcap * share, 1 - share**2
+
+
+def _weights(call: KernelCall) -> tuple[Array, Array]:
+    """What each query position takes of each key position, and of the sinks.
+
+    The shapes are [b, g, r, s, t] and [b, g, r, s, 1]; the second is 0 without sinks.
+    """
+    scores, _ = _capped(call)
+    mask = _mask(call)
     if mask is not None:
         bias = mask if is_float(mask) else np.where(mask.astype(np.bool_), 0.0, -np.inf)
-        full = np.broadcast_to(bias, (*call.x.shape[:3], key.shape[-2]))
+        full = np.broadcast_to(bias, (*call.x.shape[:3], scores.shape[-1]))
         scores = scores + full.reshape(scores.shape)
     if call.attrs.get("causal"):
-        seen = np.tri(scores.shape[-2], scores.shape[-1], dtype=np.bool_)
-        scores = np.where(seen, scores, -np.inf)
-    return softmax_of(scores, -1)
+        scores = np.where(_seen(call, *scores.shape[-2:]), scores, -np.inf)
+    sinks = _sinks(call)
+    if sinks is None:
+        return softmax_of(scores, -1), np.zeros((*scores.shape[:-1], 1))
+    column = np.broadcast_to(sinks, (*scores.shape[:-1], 1))
+    weights = softmax_of(np.concatenate([scores, column], axis=-1), -1)
+    return weights[..., :-1], weights[..., -1:]
 
 
 def _attention(call: KernelCall) -> Array:
-    result = _weights(call) @ call.inputs[2][:, :, None]
+    result = _weights(call)[0] @ call.inputs[2][:, :, None]
     return np.asarray(result.reshape(call.shape))
 
 
@@ -62,10 +105,13 @@ def _attention_gradients(
         call.inputs[1][:, :, None],
         call.inputs[2][:, :, None],
     )
-    weights = _weights(call)
+    weights, taken = _weights(call)
     gradient = sent[0].reshape(*query.shape[:-1], value.shape[-1])
     value_gradient = (np.swapaxes(weights, -1, -2) @ gradient).sum(axis=2)
-    scores = softmax_gradient(weights, gradient @ np.swapaxes(value, -1, -2), -1)
+    of_weights = gradient @ np.swapaxes(value, -1, -2)
+    mean = (weights * of_weights).sum(axis=-1, keepdims=True)
+    masked = weights * (of_weights - mean)
+    scores = masked * _capped(call)[1]
     query_gradient = _scale(call) * (scores @ key)
     key_gradient = _scale(call) * (np.swapaxes(scores, -1, -2) @ query).sum(axis=2)
     gradients: list[Array | None] = [
@@ -73,9 +119,11 @@ def _attention_gradients(
         key_gradient,
         value_gradient,
     ]
-    mask = call.optional(3)
+    mask = _mask(call)
     if mask is not None:
-        gradients.append(reduced_to(mask.shape, scores.reshape(*call.x.shape[:3], -1)))
+        gradients.append(reduced_to(mask.shape, masked.reshape(*call.x.shape[:3], -1)))
+    if call.attrs.get("sinks"):
+        gradients.append(-(taken * mean).sum(axis=(0, 3, 4)).reshape(call.inputs[-1].shape))
     return tuple(gradients)
 
 

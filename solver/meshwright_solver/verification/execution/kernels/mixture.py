@@ -1,13 +1,15 @@
 """Mixtures of experts with balanced round-robin routing.
 
-The route of a token does not depend on the index, whose values are random. Choice j of token t
-stands at place p = t*k + j of its sequence and goes to slot p // e of expert p % e. A choice
-without a slot is dropped. With c = s*k // e slots, an equal part of the sequence fills the same
-part of every expert's slots, so the assignment of parts to devices does not matter.
+Where a token goes does not depend on the values of the index, which are made up anyway. A sequence
+of s tokens and the c slots of an expert are cut into gcd(s, c) equal blocks. Choice j of token t
+stands at place p = t*k + j of its block and goes to slot p // e of expert p % e in that block; what
+finds no slot is dropped. An equal part of the sequence fills the same part of every expert's slots,
+so it does not matter which device computes which part.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -30,8 +32,17 @@ class _Routes:
 
 
 def _routes(length: int, choices: int, experts: int, slots: int) -> _Routes:
-    place = np.arange(min(length * choices, experts * slots))
-    return _Routes(place // choices, place % choices, place % experts, place // experts)
+    blocks = max(1, math.gcd(length, slots))
+    tokens, rows = length // blocks, slots // blocks
+    place = np.arange(min(tokens * choices, experts * rows))
+    block = np.repeat(np.arange(blocks), len(place))
+    place = np.tile(place, blocks)
+    return _Routes(
+        block * tokens + place // choices,
+        place % choices,
+        place % experts,
+        block * rows + place // experts,
+    )
 
 
 def _dispatch_routes(call: KernelCall) -> _Routes:
