@@ -3,8 +3,8 @@
 Query heads are ordered (group, head of the group): group i of r heads reads key and value head i.
 In causal attention, query position i attends to key positions up to i: of these to the last
 `window`, or to those of its chunk of `chunk` positions. With a softcap, scores become
-softcap * tanh(scores / softcap). Sinks, one score a head, take weight and add nothing. A row without
-any key gives zeros.
+softcap * tanh(scores / softcap). Sinks, one score a head, take weight and add nothing. A row
+without any key gives zeros.
 """
 
 from __future__ import annotations
