@@ -1,8 +1,8 @@
 """Scaled dot-product attention and rotary positions.
 
 Query heads are ordered (group, head of the group): group i of r heads reads key and value head i.
-Query position i sees key positions up to i where attention is causal, of these the last `window`, or
-those of its chunk of `chunk` positions. Scores become softcap * tanh(scores / softcap) where there
+Query position i sees key positions up to i where attention is causal, of these the last `window`,
+or those of its chunk of `chunk` positions. Scores become softcap * tanh(scores / softcap) where there
 is a softcap. Sinks, one score a head, take weight and add nothing. A row that may see nothing gives
 zeros.
 """
