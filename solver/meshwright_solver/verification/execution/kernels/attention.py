@@ -2,9 +2,9 @@
 
 Query heads are ordered (group, head of the group): group i of r heads reads key and value head i.
 Query position i sees key positions up to i where attention is causal, of these the last `window`,
-or those of its chunk of `chunk` positions. Scores become softcap * tanh(scores / softcap) where there
-is a softcap. Sinks, one score a head, take weight and add nothing. A row that may see nothing gives
-zeros.
+or those of its chunk of `chunk` positions. Scores become softcap * tanh(scores / softcap) where
+there is a softcap. Sinks, one score a head, take weight and add nothing. A row that may see nothing
+gives zeros.
 """
 
 from __future__ import annotations
