@@ -12,7 +12,6 @@ from pathlib import Path
 
 import torch
 
-import meshwright
 from meshwright.schema.errors import GraphError
 
 MOST = (
@@ -21,7 +20,7 @@ MOST = (
 _FOREIGN = tuple(
     str(Path(folder).resolve())
     for folder in (
-        torch.__path__[0], meshwright.__path__[0], sysconfig.get_paths()["stdlib"],
+        torch.__path__[0], Path(__file__).parents[1], sysconfig.get_paths()["stdlib"],
     )
 )  # fmt: skip
 _PACKAGES = sysconfig.get_paths()["purelib"]
