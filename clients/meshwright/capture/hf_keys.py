@@ -39,7 +39,7 @@ def _unread(settings: Mapping[str, Any], config_class: Any, prefix: str) -> Iter
         nested = config_class.sub_configs.get(key)
         if nested is not None and isinstance(value, Mapping):
             yield from _unread(value, _nested_class(nested, value), f"{prefix}{key}.")
-        elif key not in fields and key not in words and key not in METADATA and key[:1] != "_":
+        elif key not in fields and key not in words and not _is_metadata(key):
             for field in get_close_matches(key, sorted(fields), n=1, cutoff=CLOSE):
                 if field not in settings:
                     raise GraphError(
@@ -47,6 +47,11 @@ def _unread(settings: Mapping[str, Any], config_class: Any, prefix: str) -> Iter
                         f"remove the key"
                     )
             yield prefix + key
+
+
+def _is_metadata(key: str) -> bool:
+    """Whether a key changes no model: private keys, and ids of tokens."""
+    return key in METADATA or key.startswith("_") or key.endswith("_token_id")
 
 
 def _nested_class(nested: Any, value: Mapping[str, Any]) -> Any:

@@ -206,7 +206,7 @@ def test_a_tenant_deletes_for_itself_alone(shop: Shop) -> None:
 def test_what_was_deleted_meanwhile_is_not_asked_for(shop: Shop) -> None:
     before = shop.found(1)
     shop.delete_plan(before)
-    with pytest.raises(NotFound, match=f"{before}' was deleted"):
+    with pytest.raises(NotFound, match=f"{before}' was just deleted"):
         shop.ask(2, before=before)
     assert shop.count(JobRow) == 0
 

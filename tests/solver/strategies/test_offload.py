@@ -247,7 +247,10 @@ def test_what_does_not_fit_into_hosts_is_refused():
 def test_a_plan_cannot_keep_on_hosts_what_cannot_lie_there():
     found = planned(mlp("auto", 16 << 20))
     stage = found.stages[0]
-    for on_host, why in ((("value",), "what can is"), (("value", "gradient", "optimizer"), "rows")):
+    for on_host, why in (
+        (("value",), "use optimizer; "),
+        (("value", "gradient", "optimizer"), "rows"),
+    ):
         parameters = tuple(
             own.model_copy(update={"on_host": on_host}) if own.tensor == "w up" else own
             for own in stage.parameters

@@ -38,7 +38,7 @@ def lower_complex_numbers(program: Program) -> None:
     ends = (*program.sources, *program.outputs)
     if any(map(_is_complex, ends)) or not all(map(_is_supported, program.nodes)):
         return
-    lowering = _Lowering()
+    lowering = _ComplexLowering()
     for node in program.nodes:
         lowering.visit(node)
     program.nodes = lowering.nodes
@@ -66,7 +66,7 @@ def _is_supported(node: Node) -> bool:
 
 
 @dataclass
-class _Lowering:
+class _ComplexLowering:
     nodes: list[Node] = field(default_factory=list)
     producers: dict[Value, Node] = field(default_factory=dict)
     pairs: dict[Value, Pair] = field(default_factory=dict)

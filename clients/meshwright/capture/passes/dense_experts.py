@@ -32,7 +32,7 @@ def recognize_dense_experts(program: Program) -> None:
         tokens = _routed_tokens(upstream, node)
         if tokens is None:
             continue
-        region = _Region(upstream, tokens, node)
+        region = _DenseExperts(upstream, tokens, node)
         last = region.rewrite(program, program.nodes[places[node] + 1 :])
         if last is not None:
             additions[last] = region.nodes
@@ -101,7 +101,7 @@ def _scattered(upstream: Upstream, tokens: Value, scores: Value) -> _RoutedToken
 
 
 @dataclass
-class _Region:
+class _DenseExperts:
     """The experts of one layer during the rewrite; `slots` maps rows [e, b*s, h] to slots."""
 
     upstream: Upstream

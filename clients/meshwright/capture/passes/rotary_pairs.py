@@ -45,7 +45,7 @@ def recognize_rotary_pairs(program: Program) -> None:
         rotation = _match(upstream, node)
         if rotation is None:
             continue
-        builder = _Builder(node.module, tables)
+        builder = _RotaryBuilder(node.module, tables)
         result = builder.rotated(rotation)
         if result is None:
             continue
@@ -162,7 +162,7 @@ def _of_slices(
 
 
 @dataclass
-class _Builder:
+class _RotaryBuilder:
     """The new nodes of one rotation. `tables`: those of d by module and table of d / 2."""
 
     module: str

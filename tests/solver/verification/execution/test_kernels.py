@@ -209,11 +209,12 @@ def test_what_experts_give_comes_back_weighted() -> None:
     y, index = real(experts, 2, 2, 3), whole(experts, 2, length, choices)
     weight = real(2, length, choices)
     wanted = np.zeros((2, length, 3))
+    # 6 tokens and 2 slots: two blocks of 3 tokens and 1 slot of every expert
     for token in range(length):
         for choice in range(choices):
-            place = token * choices + choice
-            if place // experts < 2:  # places 10 and 11 find no slot
-                row = y[place % experts, :, place // experts]
+            place = token % 3 * choices + choice
+            if place < experts:  # the last choice of a block finds no slot
+                row = y[place, :, token // 3]
                 wanted[:, token] += row * weight[:, token, choice, None]
     call = KernelCall("moe_combine", {}, (y, index, weight), (wanted.shape,))
     (made,) = KERNELS["moe_combine"].forward(call)
