@@ -27,7 +27,7 @@ run: $(VENV)/.run
 
 # three processes on two cores: the tests wait for pages and leases a third of their time
 test: $(VENV)/.test system-packages
-	@$(PY) -m pytest -n 3 --dist worksteal || { [ $$? = 1 ] && $(PY) -m tests.alone; }
+	@$(PY) -m pytest -n 3 --dist worksteal --cache-clear || { [ $$? = 1 ] && $(PY) -m tests.alone; }
 
 # exhaustive counts, all examples of properties, the service on PostgreSQL: before a release
 test-long: $(VENV)/.test system-packages

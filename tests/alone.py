@@ -23,7 +23,7 @@ def main() -> int:
         return 1
     sys.stdout.write(f"\nAgain, alone: {', '.join(failed)}\n")
     sys.stdout.flush()
-    status = pytest.main(failed)
+    status = pytest.main([*failed])
     if status == pytest.ExitCode.OK:
         sys.stdout.write(f"Failed beside other tests and passed alone: {', '.join(failed)}\n")
     return int(status)
