@@ -39,6 +39,12 @@ CASES = {
     "activations": (lambda x: F.silu(x) + F.relu(x) + F.gelu(x) + F.mish(x), square),
     "shaped": (lambda x: F.leaky_relu(x, 0.2) + F.elu(x) + F.softplus(x), square),
     "scalars": (lambda x: (2 - x) * 3 / 4 + 1 - 0.5, square),
+    "numbers on the left": (
+        lambda x: torch.add(0.5, torch.sub(2, torch.mul(3, x), alpha=2))
+        + torch.div(1.5, x.abs() + 1)
+        + (torch.ops.aten.lt.Scalar(x, 1) & (x < 2)).float(),
+        square,
+    ),
     "scaled sum": (lambda x: torch.add(x, x.T.reshape(4, 6), alpha=3), square),
     "powers": (lambda x: x.pow(2) + (x.abs() + 1).reciprocal() + x.square(), square),
     "comparison": (lambda x: (x > 0) & ~(x >= 1) | (x == 2), square),

@@ -17,6 +17,17 @@ _BINARY = (
     "mul", "div", "eq", "ne", "lt", "gt", "le", "ge", "logical_and", "logical_or", "logical_xor",
     "bitwise_and", "bitwise_or", "bitwise_xor", "maximum", "minimum",
 )  # fmt: skip
+# by kind, the op with its operands exchanged, for a number on the left
+_SWAPPED = {
+    "lt": "gt", "gt": "lt", "le": "ge", "ge": "le",
+    **{
+        kind: kind
+        for kind in (
+            "mul", "eq", "ne", "logical_and", "logical_or", "logical_xor", "bitwise_and",
+            "bitwise_or", "bitwise_xor", "maximum", "minimum",
+        )
+    },
+}  # fmt: skip
 
 
 def _unary(call: AtenCall, *, kind: str) -> None:
@@ -28,9 +39,14 @@ def _binary(call: AtenCall, *, kind: str) -> None:
     if rounding is not None:
         kind = f"{rounding}_div"
     left, right = call.args["self"], call.args["other"]
-    if not isinstance(left, Value):
+    if isinstance(left, Value):
+        return _binary_op(call, kind, left, right)
+    if kind == "div":
+        inverse = call.step("pow", [right], right.shape, exponent=-1)
+        return call.op("mul", [inverse], other=plain_attr(left))
+    if kind not in _SWAPPED:
         return call.unknown()
-    return _binary_op(call, kind, left, right)
+    return call.op(_SWAPPED[kind], [right], other=plain_attr(left))
 
 
 def _binary_op(call: AtenCall, kind: str, left: Value, right: Any) -> None:
@@ -46,7 +62,11 @@ def _sum(call: AtenCall, *, kind: str) -> None:
         right = call.step("mul", [right], right.shape, other=plain_attr(alpha))
     elif alpha != 1:
         right = right * alpha
-    _binary_op(call, kind, left, right)
+    if isinstance(left, Value):
+        return _binary_op(call, kind, left, right)
+    if kind == "sub":
+        right = call.step("neg", [right], right.shape)
+    return call.op("add", [right], other=plain_attr(left))
 
 
 def _reversed_difference(call: AtenCall) -> None:
