@@ -47,6 +47,7 @@ CASES = {
     ),
     "scaled sum": (lambda x: torch.add(x, x.T.reshape(4, 6), alpha=3), square),
     "powers": (lambda x: x.pow(2) + (x.abs() + 1).reciprocal() + x.square(), square),
+    "powers of a number": (lambda x: 2**x + torch.pow(0.5, x), square),
     "comparison": (lambda x: (x > 0) & ~(x >= 1) | (x == 2), square),
     "extremes": (lambda x: torch.maximum(x, -x) + torch.minimum(x, x + 1), square),
     "bits": (lambda x: (x.long() & 3) | 4, square),

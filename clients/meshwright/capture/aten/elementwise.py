@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 from typing import Any
 
@@ -78,7 +79,10 @@ def _reversed_difference(call: AtenCall) -> None:
 def _power(call: AtenCall) -> None:
     base, exponent = call.args["self"], call.args["exponent"]
     if not isinstance(base, Value):
-        return call.unknown()
+        if base <= 0:
+            return call.unknown()
+        scaled = call.step("mul", [exponent], call.out.shape, other=math.log(base))
+        return call.op("exp", [scaled])
     if isinstance(exponent, Value):
         return call.op("pow", [base, exponent])
     return call.op("pow", [base], exponent=plain_attr(exponent))
