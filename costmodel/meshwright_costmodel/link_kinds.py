@@ -1,6 +1,6 @@
 """Kinds of links: the meaning of `Link.kind` for the cost of collectives.
 
-A kind is free text. Its first word decides, in any case and with any suffix: `NVLink 4` and
+A kind is free text. The beginning decides, in any case: `NVLink 4` and
 `nvlink-c2c` are NVLinks. Every other kind is a switched network.
 """
 

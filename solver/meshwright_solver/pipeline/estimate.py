@@ -1,4 +1,5 @@
 """The estimate of a configuration: its cuts and the time of its step, before stages are planned.
+The time itself is computed in `cut_stages.py`.
 
 The whole graph has several draft plans (`draft_plan.py`) with different memory and meshes. The
 estimate gives each stage the fastest draft plan that fits. A rank with few microbatches in flight

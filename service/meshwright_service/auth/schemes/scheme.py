@@ -31,6 +31,8 @@ class Scheme(Protocol):
     def secret(self, headers: Headers) -> str | None:
         """The credentials in the headers of a request; None without credentials of this scheme.
 
+        The first scheme of `SCHEMES` that returns credentials is used.
+
         Raises Unauthorized for malformed credentials. Runs in the event loop.
         """
         ...
