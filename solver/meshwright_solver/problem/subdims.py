@@ -139,7 +139,13 @@ class _Refiner:
             else uses.hidden
             for position, uses in enumerate(self.uses)
         ]
-        return Refinement(dim_cuts, factor_cuts, self._segments(), self.uses, blocked)
+        by_class = self._segments_by_class()
+        if by_class:
+            blocked = [
+                factors | self._conflicting(position, by_class)
+                for position, factors in enumerate(blocked)
+            ]
+        return Refinement(dim_cuts, factor_cuts, self._segments(by_class), self.uses, blocked)
 
     def _find(self, key: int) -> int:
         parent = self.parent
@@ -208,13 +214,15 @@ class _Refiner:
             if class_cuts
         }
 
-    def _segments(self) -> dict[DimKey, tuple[int, ...]]:
-        """Segments of all dims that have the same index as a segmented dim."""
-        by_class = {
+    def _segments_by_class(self) -> dict[int, tuple[int, ...]]:
+        return {
             self._find(self.first_dim[names[term]] + d): lengths
             for uses, names in zip(self.uses, self.tensors, strict=True)
             for term, d, lengths in uses.segments
         }
+
+    def _segments(self, by_class: Mapping[int, tuple[int, ...]]) -> dict[DimKey, tuple[int, ...]]:
+        """Segments of all dims that have the same index as a segmented dim."""
         if not by_class:
             return {}
         return {
@@ -223,6 +231,24 @@ class _Refiner:
             for d in range(len(self.shapes[name]))
             if (lengths := by_class.get(self._find(first + d))) is not None
         }
+
+    def _conflicting(
+        self, position: int, by_class: Mapping[int, tuple[int, ...]]
+    ) -> frozenset[Factor]:
+        """Shared factors of sums that an op cannot shard.
+
+        A sum conflicts if another op divides the dim into other segments, or if one of its
+        segments is a sum itself: a shard of the segment is contiguous for this op, and a shard of
+        each of its own segments for the other.
+        """
+        uses, names = self.uses[position], self.tensors[position]
+        own = {(term, d): lengths for term, d, lengths in uses.segments}
+        conflicting: set[Factor] = set()
+        for use in uses.uses if own else ():
+            lengths = by_class.get(self._find(self.first_dim[names[use.term]] + use.dim))
+            if lengths is not None and own.get((use.term, use.dim)) != lengths:
+                conflicting.add(use.factor)
+        return frozenset(conflicting)
 
     def _fits(
         self,

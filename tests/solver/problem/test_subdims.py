@@ -171,3 +171,16 @@ def test_cuts_travel_through_a_long_chain_in_both_directions():
     found = built(maker, "view:out")
     assert sub_dims(found, "p") == [[4, 6]]
     assert parts(found, "first") == {"d0_0": (4, True), "d0_1": (6, True)}
+
+
+def test_a_segment_that_is_split_again_is_not_sharded_on_the_factor_of_the_outer_split():
+    """Of 64 channels 16, 40 and 8 are split, and of the 40 again 24, 8 and 8: a shard of the 40 is
+    contiguous for the outer split, and three pieces for the inner one."""
+    maker = GraphMaker(batch=8)
+    x = maker.input("x", "batch", 64)
+    _, middle, _ = maker.split(x, [["batch", size] for size in (16, 40, 8)], 1, "outer")
+    maker.split(middle, [["batch", size] for size in (24, 8, 8)], 1, "inner")
+    made = problem(maker.graph("inner:0"), topology(2))
+    shardable = {op.name: {part.factor for part in op.parts if part.shardable} for op in made.ops}
+    assert "g" not in shardable["outer"]
+    assert "g" in shardable["inner"]

@@ -15,7 +15,7 @@ _UNARY = (
     "hardswish", "hardsigmoid", "mish", "logical_not", "bitwise_not",
 )  # fmt: skip
 _BINARY = (
-    "mul", "div", "eq", "ne", "lt", "gt", "le", "ge", "logical_and", "logical_or", "logical_xor",
+    "mul", "eq", "ne", "lt", "gt", "le", "ge", "logical_and", "logical_or", "logical_xor",
     "bitwise_and", "bitwise_or", "bitwise_xor", "maximum", "minimum",
 )  # fmt: skip
 # by kind, the op with its operands exchanged, for a number on the left
@@ -42,12 +42,17 @@ def _binary(call: AtenCall, *, kind: str) -> None:
     left, right = call.args["self"], call.args["other"]
     if isinstance(left, Value):
         return _binary_op(call, kind, left, right)
-    if kind == "div":
-        inverse = call.step("pow", [right], right.shape, exponent=-1)
-        return call.op("mul", [inverse], other=plain_attr(left))
     if kind not in _SWAPPED:
         return call.unknown()
     return call.op(_SWAPPED[kind], [right], other=plain_attr(left))
+
+
+def _quotient(call: AtenCall) -> None:
+    left, right = call.args["self"], call.args["other"]
+    if isinstance(left, Value) or call.args.get("rounding_mode") is not None:
+        return _binary(call, kind="div")
+    inverse = call.step("pow", [right], right.shape, exponent=-1)
+    return call.op("mul", [inverse], other=plain_attr(left))
 
 
 def _binary_op(call: AtenCall, kind: str, left: Value, right: Any) -> None:
@@ -173,6 +178,7 @@ CONVERTERS: dict[str, Converter] = {
     "add": partial(_sum, kind="add"),
     "sub": partial(_sum, kind="sub"),
     "rsub": _reversed_difference,
+    "div": _quotient,
     "floor_divide": partial(_binary, kind="floor_div"),
     "pow": _power,
     "square": _square,
