@@ -14,16 +14,10 @@ import torch
 
 from meshwright.schema.errors import GraphError
 
-MOST = (
-    300  # chosen: characters of a message of PyTorch, whose later lines are about its own options
-)
-_FOREIGN = tuple(
-    str(Path(folder).resolve())
-    for folder in (
-        torch.__path__[0], Path(__file__).parents[1], sysconfig.get_paths()["stdlib"],
-    )
-)  # fmt: skip
-_PACKAGES = sysconfig.get_paths()["purelib"]
+MOST = 300  # chosen: characters of PyTorch's message; its later lines are about its own options
+_TRACERS = (Path(torch.__path__[0]).resolve(), Path(__file__).resolve().parents[1])
+_STANDARD = Path(sysconfig.get_paths()["stdlib"]).resolve()
+_PACKAGES = Path(sysconfig.get_paths()["purelib"]).resolve()  # may lie in the standard library
 _VALUES = ("data-dependent", "DataDependent", "unbacked", "_local_scalar_dense", "item()")
 
 
@@ -58,11 +52,10 @@ def trace_error(failure: Exception, module: torch.nn.Module) -> GraphError:
 def _source_line(failure: BaseException) -> str:
     """The innermost line of the traced program that is not PyTorch's, as ` at FILE:LINE: TEXT`."""
     for frame in reversed([frame for error in _chain(failure) for frame in _frames(error)]):
-        path = str(Path(frame.filename).resolve())
-        is_foreign = path.startswith(_FOREIGN) and not path.startswith(
-            tuple(f"{_PACKAGES}/{name}" for name in ("transformers",))
-        )
-        if not is_foreign and Path(path).is_file():
+        path = Path(frame.filename).resolve()
+        is_standard = path.is_relative_to(_STANDARD) and not path.is_relative_to(_PACKAGES)
+        is_tracer = any(path.is_relative_to(folder) for folder in _TRACERS)
+        if path.is_file() and not is_standard and not is_tracer:
             return f", at {frame.filename}:{frame.lineno}: `{frame.line}`"
     return ""
 

@@ -99,12 +99,12 @@ def _rate(throughput: Throughput) -> Iterator[tuple[str, str]]:
     parts = []
     if throughput.utilization is not None:
         parts.append(f"model FLOPs utilization {show_share(throughput.utilization)}")
-    if throughput.tokens_per_s is not None:
-        parts.append(f"{throughput.tokens_per_s / throughput.devices:,.0f} tokens/s per device")
-    elif throughput.samples_per_s is not None:
-        parts.append(
-            f"{_count(throughput.samples_per_s / throughput.devices)} samples/s per device"
-        )
+    tokens_per_s = throughput.per_device(throughput.tokens_per_s)
+    samples_per_s = throughput.per_device(throughput.samples_per_s)
+    if tokens_per_s is not None:
+        parts.append(f"{tokens_per_s:,.0f} tokens/s per device")
+    elif samples_per_s is not None:
+        parts.append(f"{_count(samples_per_s)} samples/s per device")
     if parts:
         yield "rate", "; ".join(parts)
 

@@ -13,7 +13,6 @@ from meshwright.reports.throughput import throughput_of
 from meshwright.reports.wishes import wish_texts
 from meshwright.schema import Calibration, Graph, MemoryUse, Plan, Setup, Stage, Topology
 from meshwright.schema.overview import Overview, StageOverview
-from meshwright.schema.waste import waste_of
 
 MOST_DIFFERING = 100  # chosen: kinds of differences; exports name all
 
@@ -25,6 +24,7 @@ def overview_of(
     often = Counter(op.op for stage in plan.stages for op in stage.ops)
     throughput = throughput_of(plan, graph, topology, setup)
     kinds = kind_times(plan)
+    warnings = plan_warnings(plan, graph, setup, throughput, kinds)
     uniform = uniform_of(plan, graph, setup)
     differences = uniform.differing
     return Overview(
@@ -45,7 +45,7 @@ def overview_of(
         model_flops=throughput.model_flops,
         utilization=throughput.utilization,
         kinds=tuple(kinds[:MOST_KINDS]),
-        warnings=plan_warnings(plan, graph, setup, throughput, kinds),
+        warnings=warnings,
         microbatches=plan.microbatches,
         schedule=plan.schedule,
         uniform=uniform.model_copy(update={"differing": differences[:MOST_DIFFERING]}),
@@ -55,7 +55,7 @@ def overview_of(
         cost=plan.cost,
         search=plan.search,
         repeated_work=plan.repeated_work,
-        waste=waste_of(plan, graph, setup).headline,
+        waste=next((one.text for one in warnings if one.code == "idle-devices"), ""),
         unknown_kinds=plan.unknown_kinds,
         padding=plan.padding,
         collectives=sum(len(bucket.tensors) for stage in plan.stages for bucket in stage.buckets),
