@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from meshwright.capture.passes.expert_slots import expert_weight, row_wise
 from meshwright.capture.passes.mixture import slots_of_an_expert
 from meshwright.capture.passes.pattern import Upstream
 from meshwright.capture.program import Node, Program, Value
@@ -157,10 +158,7 @@ class _DenseExperts:
 
     def _multiply(self, node: Node) -> bool:
         rows, weight = node.inputs
-        layout = "ehf"
-        transpose = self.upstream.producer(weight, "transpose")
-        if transpose is not None and list(transpose.attrs["dims"]) == [0, 2, 1]:
-            weight, layout = transpose.inputs[0], "efh"
+        weight, layout = expert_weight(self.upstream, weight)
         x = self.slots[rows]
         shape = (*x.shape[:-1], node.output.shape[-1])
         self.slots[node.output] = self._step(
@@ -169,11 +167,7 @@ class _DenseExperts:
         return True
 
     def _row_wise(self, node: Node, attrs: dict[str, object]) -> bool:
-        inputs = [self.slots[value] for value in node.inputs]
-        lead = inputs[0].shape[:-1]
-        outputs = [Value("", (*lead, v.shape[-1]), v.dtype) for v in node.outputs]
-        self.nodes.append(Node(node.kind, inputs, outputs, attrs, node.module))
-        self.slots.update(zip(node.outputs, outputs, strict=True))
+        self.nodes.append(row_wise(node, self.slots, attrs))
         return True
 
     def _combine(self, node: Node, rows: Value) -> Node | None:

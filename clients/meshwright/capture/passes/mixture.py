@@ -17,6 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import gcd
 
+from meshwright.capture.passes.expert_slots import expert_weight, row_wise
 from meshwright.capture.passes.pattern import Upstream
 from meshwright.capture.program import Node, Program, Value
 from meshwright.schema.sizes import Size, evaluate
@@ -165,10 +166,7 @@ class _Region:
         return self.upstream.through(index, "clamp") is self.order
 
     def _multiply(self, node: Node, rows: Value) -> bool:
-        weight, layout = node.inputs[1], "ehf"
-        transpose = self.upstream.producer(weight, "transpose")
-        if transpose is not None and transpose.attrs["dims"] == [0, 2, 1]:
-            weight, layout = transpose.inputs[0], "efh"
+        weight, layout = expert_weight(self.upstream, node.inputs[1])
         x = self.slots[rows]
         shape = (*x.shape[:-1], node.output.shape[-1])
         self.slots[node.output] = self._add(
@@ -177,11 +175,7 @@ class _Region:
         return True
 
     def _row_wise(self, node: Node, attrs: dict[str, object]) -> bool:
-        inputs = [self.slots[value] for value in node.inputs]
-        lead = inputs[0].shape[:-1]
-        outputs = [Value("", (*lead, v.shape[-1]), v.dtype) for v in node.outputs]
-        self.nodes.append(Node(node.kind, inputs, outputs, attrs, node.module))
-        self.slots.update(zip(node.outputs, outputs, strict=True))
+        self.nodes.append(row_wise(node, self.slots, attrs))
         return True
 
     def _is_weighting(self, node: Node, rows: Value) -> bool:
