@@ -29,9 +29,7 @@ from meshwright.schema import (
     Calibration,
     Certificate,
     Graph,
-    Layout,
     LayoutError,
-    Mesh,
     Plan,
     PlanError,
     SequenceOrder,
@@ -61,23 +59,15 @@ from meshwright_solver.verification.document_checks import (
     check_stage,
 )
 from meshwright_solver.verification.execution.collectives import StepError
+from meshwright_solver.verification.execution.comparison import DifferenceError, compare_runs
 from meshwright_solver.verification.execution.executor import ShardedRun, run_sharded
 from meshwright_solver.verification.execution.kernels import KERNELS
-from meshwright_solver.verification.execution.reference_run import ReferenceRun, run_whole, seeds_of
+from meshwright_solver.verification.execution.reference_run import run_whole, seeds_of
 from meshwright_solver.verification.execution.scale_down import ScaleError, scale_down
 from meshwright_solver.verification.execution.sequence_order import LoadedOrder
-from meshwright_solver.verification.execution.shards import (
-    Array,
-    DisagreementError,
-    Shards,
-    unshard,
-)
+from meshwright_solver.verification.execution.shards import Array, DisagreementError
 
 Outcome = Literal["verified", "failed", "not verifiable"]
-
-TOLERANCE = 1e-8  # chosen: float64 sums in another order, through a hundred layers
-# chosen: tensors that are zero but for rounding (a key's bias gradient) count against the largest
-NEGLIGIBLE = 1e-6
 
 
 def verify_documents(
@@ -225,7 +215,7 @@ def _execute(
     by_position = frozenset(op for one in order for op in one.by_position)
     loaded = LoadedOrder(scaled.problem, scaled.chunks, by_position)
     sharded = run_sharded(scaled.problem, scaled.stage, sources, seeds, loaded)
-    return sharded, _compare(scaled.stage.mesh, whole, sharded, loaded)
+    return sharded, compare_runs(scaled.stage.mesh, whole, sharded, loaded)
 
 
 def _ordered_slots(
@@ -277,51 +267,3 @@ def _index_bounds(problem: Problem) -> Mapping[str, int]:
                 if passed and problem.tensors[port.tensor].tensor.dtype not in FLOATS:
                     bounds[port.tensor] = min(*passed, bounds.get(port.tensor, passed[0]))
     return bounds
-
-
-class DifferenceError(Exception):
-    """The devices' tensor differs from the unsharded run's."""
-
-
-def _compare(mesh: Mesh, whole: ReferenceRun, sharded: ShardedRun, order: LoadedOrder) -> float:
-    """The worst error; DifferenceError beyond TOLERANCE, or where no device has a gradient."""
-    worst = 0.0
-    for what, tensors, expected in (
-        ("tensor", sharded.values, whole.values),
-        ("gradient of", sharded.gradients, whole.gradients),
-    ):
-        floor = NEGLIGIBLE * max((_largest(array) for array in expected.values()), default=0.0)
-        for root, (layout, shards) in tensors.items():
-            wanted = expected.get(root)
-            if wanted is not None:
-                wanted = order.tensor(root, wanted)
-            error = _error(layout, shards, mesh, wanted, floor)
-            if error > TOLERANCE:
-                raise DifferenceError(
-                    f"{what} {root!r} in {layout} differs from the unsharded run by {error:.1e} "
-                    "of its largest element"
-                )
-            worst = max(worst, error)
-    for root in whole.gradients:
-        if root in sharded.values and root not in sharded.gradients:
-            raise DifferenceError(f"no device has a gradient of {root!r}")
-    return worst
-
-
-def _largest(array: Array) -> float:
-    return float(np.abs(array).max(initial=0.0)) if array.dtype.kind == "f" else 0.0
-
-
-def _error(
-    layout: Layout, shards: Shards, mesh: Mesh, expected: Array | None, floor: float
-) -> float:
-    whole = unshard(shards, layout, mesh)
-    if expected is None:
-        return _largest(whole)
-    if whole.dtype.kind != "f":
-        return 0.0 if np.array_equal(whole, expected) else 1.0
-    difference = np.abs(whole - expected)
-    if not np.isfinite(difference).all():
-        return float("inf")
-    scale = max(_largest(expected), floor) or 1.0
-    return float(difference.max(initial=0.0)) / scale

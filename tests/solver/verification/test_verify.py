@@ -260,3 +260,29 @@ def test_inference_is_compared_without_gradients_though_there_is_a_loss() -> Non
     certificate = verify_documents(found, graph, devices, setup)
     assert certificate.outcome == "verified", certificate.detail
     assert (certificate.tensors > 20, certificate.gradients) == (True, 0)
+
+
+def masked(fill: str) -> Graph:
+    """Scores with hidden places, from which every row takes its two best."""
+    make = GraphMaker(batch=8)
+    rows = ["batch", 16]
+    x = make.op("linear", [make.input("x", *rows), make.parameter("w", 16, 16)], rows, name="score")
+    hidden = make.tensor("hidden", rows, "input", dtype="bool")
+    filled = make.op("masked_fill", [x, hidden], rows, name="filled", attrs={"value": fill})
+    best, which = make.tensor("best", ["batch", 2]), make.tensor("which", ["batch", 2])
+    make.ops.append(
+        {"name": "choose", "kind": "topk", "inputs": [filled], "outputs": [best, which],
+         "attrs": {"k": 2, "dim": 1}}
+    )  # fmt: skip
+    labels = make.tensor("labels", ["batch"], "label", dtype="int64")
+    loss = make.op("cross_entropy", [best, labels], [], name="loss")
+    return make.graph(loss, loss=loss)
+
+
+@pytest.mark.parametrize("fill", ["-inf", "-1e30"])
+def test_infinities_of_a_mask_equal_each_other(fill: str) -> None:
+    request = toy_request(graph=masked(fill), topology=topology(2, 2))
+    found = plan(request).plan
+    assert found is not None
+    certificate = verify_documents(found, request.graph, request.topology, request.setup)
+    assert certificate.outcome == "verified", certificate.detail
