@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from meshwright.schema import PlanError
-from meshwright.schema.plan import Stage
 from meshwright.schema.recompute import Recomputed
+from meshwright.schema.stage import Stage
 
 SEGMENT = {"ops": ["a", "b"], "again": ["b"]}
 

@@ -14,7 +14,7 @@ from meshwright.common.name_ranges import fold, pattern
 from meshwright.common.units import show_bytes, show_ns
 from meshwright.render.axes import AxisNames
 from meshwright.schema import Graph, Layout, OpPlan, ParameterPlan, Redistribution, Stage, Step
-from meshwright.schema.plan import Resting
+from meshwright.schema.stage import Resting
 
 WIDE = 130  # chosen: terminal columns from which on names do not wrap
 

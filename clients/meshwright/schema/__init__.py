@@ -5,6 +5,7 @@ from meshwright.schema.calibration import Calibration, Efficiency, Exposed, OpCl
 from meshwright.schema.certificate import Certificate
 from meshwright.schema.collective_step import Step
 from meshwright.schema.constraints import Constraints, OptimizerParallel
+from meshwright.schema.cost import Cost, MemoryUse, Moment
 from meshwright.schema.degrees import Degrees
 from meshwright.schema.errors import (
     CheckpointError,
@@ -36,30 +37,24 @@ from meshwright.schema.model import Document, Model
 from meshwright.schema.notation import Factor, Notation, parse_notation
 from meshwright.schema.pin import Pin
 from meshwright.schema.pipeline import Passes, Pipeline, Received, Schedule, ScheduleKind
-from meshwright.schema.plan import (
-    Bucket,
-    Considered,
-    Cost,
-    Finding,
-    MemoryUse,
-    Moment,
-    OpPlan,
-    OwnStep,
-    Padding,
-    ParameterPlan,
-    Plan,
-    Redistribution,
-    Search,
-    Stage,
-    TensorPlan,
-)
+from meshwright.schema.plan import Padding, Plan
 from meshwright.schema.recompute import Recompute, Recomputed, RecomputePolicy, Segment
 from meshwright.schema.request import Answer, Infeasible, Progress, Request
 from meshwright.schema.request_options import Budget, Wishes
 from meshwright.schema.request_patch import RequestPatch
 from meshwright.schema.rule import ShardingRule
+from meshwright.schema.search_record import Considered, Finding, Search
 from meshwright.schema.sequence_order import LoadedDim, SequenceOrder
 from meshwright.schema.setup import Execution, Optimizer, Setup, microbatch_symbols, step_batch
+from meshwright.schema.stage import (
+    Bucket,
+    OpPlan,
+    OwnStep,
+    ParameterPlan,
+    Redistribution,
+    Stage,
+    TensorPlan,
+)
 from meshwright.schema.topology import Device, DeviceGroup, Host, Level, Link, Topology
 
 __all__ = [

@@ -6,10 +6,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from meshwright.schema.cost import MemoryUse
 from meshwright.schema.errors import InvalidInput, PlanError
 from meshwright.schema.mesh import Axis, Mesh
 from meshwright.schema.model import Document, Model, Ns
-from meshwright.schema.plan import MemoryUse
 
 Differing = Literal["only in one", "stage", "strategy", "layout", "cost"]
 

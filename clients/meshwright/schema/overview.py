@@ -6,12 +6,14 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
+from meshwright.schema.cost import Cost
 from meshwright.schema.errors import InvalidInput, PlanError
 from meshwright.schema.mesh import Axis, Mesh
 from meshwright.schema.model import Document, Model, Ns
 from meshwright.schema.pipeline import Passes, Schedule
-from meshwright.schema.plan import Cost, Padding, Search
+from meshwright.schema.plan import Padding
 from meshwright.schema.request_options import Wishes
+from meshwright.schema.search_record import Search
 from meshwright.schema.setup import Setup
 from meshwright.schema.uniform_degrees import Role, Uniform
 

@@ -11,8 +11,8 @@ from meshwright.schema.errors import PlanError
 from meshwright.schema.layout import Layout
 from meshwright.schema.mesh import Axis, Mesh
 from meshwright.schema.model import Document, Model
-from meshwright.schema.plan import Stage
 from meshwright.schema.sequence_order import SequenceOrder
+from meshwright.schema.stage import Stage
 from meshwright.schema.transfer import Fill, Piece
 
 PassKind = Literal["F", "B", "I", "W"]

@@ -8,10 +8,11 @@ from pydantic import Field, StrictBool, model_validator
 
 from meshwright.schema.calibration import Calibration
 from meshwright.schema.certificate import Certificate
+from meshwright.schema.cost import MemoryUse
 from meshwright.schema.errors import RequestError
 from meshwright.schema.graph import Graph
 from meshwright.schema.model import Document, Line, Model, Number, Whole
-from meshwright.schema.plan import MemoryUse, Plan
+from meshwright.schema.plan import Plan
 from meshwright.schema.request_options import Wishes
 from meshwright.schema.running_plan import Before
 from meshwright.schema.setup import Setup

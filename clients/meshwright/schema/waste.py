@@ -13,8 +13,9 @@ from math import ceil, prod
 from meshwright.schema.graph import Graph
 from meshwright.schema.layout import SubDim
 from meshwright.schema.mesh import Axis
-from meshwright.schema.plan import Plan, Stage
+from meshwright.schema.plan import Plan
 from meshwright.schema.setup import Setup, step_batch
+from meshwright.schema.stage import Stage
 
 MOST = 0.5  # chosen: the share of devices, or of the step, above which a plan has a headline
 

@@ -12,7 +12,7 @@ from meshwright.schema import (
     Redistribution,
     Step,
 )
-from meshwright.schema.plan import Resting
+from meshwright.schema.stage import Resting
 from meshwright_solver.common.arrays import IntArray
 from meshwright_solver.evaluation.accounting.assignment import (
     Codes,

@@ -17,7 +17,7 @@ from meshwright.schema import (
     Stage,
     TensorPlan,
 )
-from meshwright.schema.plan import Saved
+from meshwright.schema.stage import Saved
 from meshwright_solver.evaluation.accounting.assignment import (
     Assignment,
     Codes,

@@ -26,7 +26,7 @@ from meshwright.schema import (
     Step,
 )
 from meshwright.schema.fusion import CollectiveFusion
-from meshwright.schema.plan import Direction
+from meshwright.schema.stage import Direction
 from meshwright_solver.common.identity_keys import IdentityKey, IdentityKeys
 
 MIB = 1 << 20

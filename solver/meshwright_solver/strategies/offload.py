@@ -30,7 +30,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from meshwright.schema import Exposed
-from meshwright.schema.plan import Resting
+from meshwright.schema.stage import Resting
 from meshwright_costmodel.host_rates import HostRates
 from meshwright_solver.common.arrays import FloatArray, IntArray
 

@@ -35,7 +35,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meshwright.schema import DTYPE_BYTES, Setup
-from meshwright.schema.plan import Resting
+from meshwright.schema.stage import Resting
 from meshwright_costmodel.host_rates import HostRates
 from meshwright_solver.common.arrays import FloatArray, IntArray
 from meshwright_solver.layouts.states import StateSpace

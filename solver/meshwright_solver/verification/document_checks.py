@@ -13,7 +13,8 @@ from itertools import zip_longest
 from typing import TypeVar
 
 from meshwright.schema import Cost, Model, Padding, Plan, PlanError, Redistribution, Search, Stage
-from meshwright.schema.plan import Bucket, Moment
+from meshwright.schema.cost import Moment
+from meshwright.schema.stage import Bucket
 from meshwright_solver.evaluation.accounting.assignment_of_plan import assignment_of_stage
 from meshwright_solver.evaluation.accounting.ledger import ledger_of
 from meshwright_solver.evaluation.memory.memory_use import every_moment

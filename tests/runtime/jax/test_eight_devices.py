@@ -27,7 +27,7 @@ from meshwright.schema import (
     Request,
     Setup,
 )
-from meshwright.schema.plan import OwnStep
+from meshwright.schema.stage import OwnStep
 from meshwright_solver.planning.planner import plan
 from meshwright_solver.verification.verify import verify_documents
 from tests.runtime.jax.devices import ROWS, Case, Outcome, run_devices

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.schema.plan import Direction
+from meshwright.schema.stage import Direction
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]

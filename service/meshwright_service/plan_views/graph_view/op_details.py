@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from meshwright.reports.ops import Lying, OpShare, received
 from meshwright.schema import Redistribution, Step
 from meshwright.schema.mesh import Axis
-from meshwright.schema.plan import Direction
+from meshwright.schema.stage import Direction
 
 
 class ParameterLayouts(BaseModel):

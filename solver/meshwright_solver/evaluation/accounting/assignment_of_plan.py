@@ -7,7 +7,7 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping
 import numpy as np
 
 from meshwright.schema import Axis, Layout, ParameterPlan, PlanError, Stage
-from meshwright.schema.plan import Resting
+from meshwright.schema.stage import Resting
 from meshwright_solver.evaluation.accounting.assignment import (
     Assignment,
     Codes,

@@ -7,7 +7,7 @@ import pytest
 from meshwright.schema import Mesh, MeshAxis, Stage
 from meshwright.schema.collective_step import Step
 from meshwright.schema.layout import Layout
-from meshwright.schema.plan import Redistribution
+from meshwright.schema.stage import Redistribution
 from meshwright_solver.verification.execution.scaled_mesh import scaled_mesh
 
 
