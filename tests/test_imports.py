@@ -91,6 +91,6 @@ def test_the_client_imports_without_the_server() -> None:
         "import meshwright.cli, meshwright.client, meshwright.planfile, meshwright.render\n"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=False
     )
     assert ran.returncode == 0, ran.stderr

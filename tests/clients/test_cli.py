@@ -203,7 +203,7 @@ def test_capture_without_a_framework_says_what_would_do(
 def test_the_script_ends_without_a_traceback(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "meshwright.cli", "validate", "nowhere.json"]
     ended = subprocess.run(
-        command, capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False
+        command, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False
     )
     assert ended.returncode == 2
     assert ended.stderr.startswith("meshwright: The input is not valid: nowhere.json")

@@ -23,7 +23,7 @@ def health(*words: str, **environment: str) -> tuple[int, str]:
     """`meshwright-server health WORDS…`: how it ended and what it said."""
     ran = subprocess.run(
         [sys.executable, "-m", "meshwright_service.cli", "health", *words],
-        env={**os.environ, **environment}, cwd=ROOT, capture_output=True, text=True, timeout=60,
+        env={**os.environ, **environment}, cwd=ROOT, capture_output=True, text=True, timeout=120,
         check=False,
     )  # fmt: skip
     return ran.returncode, ran.stdout + ran.stderr

@@ -103,7 +103,7 @@ def test_a_server_that_is_killed_leaves_no_search_and_its_job_ends(tmp_path: Pat
 def test_the_server_does_not_listen_to_the_world_by_itself(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "meshwright_service.cli", "serve", "--host", "0.0.0.0"]
     ended = subprocess.run(
-        command, capture_output=True, text=True, cwd=tmp_path, timeout=30, check=False
+        command, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False
     )
     assert ended.returncode == 2
     assert "meshwright-server keys create" in ended.stderr
@@ -121,7 +121,7 @@ def test_keys_are_made_listed_and_revoked_in_the_shell(tmp_path: Path) -> None:
             str(tmp_path),
         ]
         return subprocess.run(
-            command, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False
+            command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False
         )
 
     for words, said in (
@@ -181,7 +181,7 @@ def test_a_server_that_cannot_start_says_why_in_one_line(
         ran = subprocess.run(
             [*command, *(option.format(**words) for option in options)],
             cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True,
-            timeout=60, check=False,
+            timeout=120, check=False,
         )  # fmt: skip
     assert ran.returncode == 2, ran.stderr
     assert said.format(**words) in ran.stderr

@@ -46,7 +46,7 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
         ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256",
          "-nodes", "-keyout", key, "-out", cert, "-days", "2", "-subj", "/CN=127.0.0.1",
          "-addext", "subjectAltName=IP:127.0.0.1"],
-        check=True, capture_output=True, timeout=60,
+        check=True, capture_output=True, timeout=120,
     )  # fmt: skip
     key.chmod(0o600)
     return cert, key
@@ -138,7 +138,7 @@ def test_at_a_signal_jobs_are_queued_again_and_who_waits_has_an_answer(
         process.send_signal(signal.SIGTERM)
         for thread in threads:
             thread.join(timeout=120)
-        process.wait(timeout=60)
+        process.wait(timeout=120)
     assert [answer.status_code for answer in answers] == [200, 200]
     with program(tmp_path, *words, **tiny) as (line, _):
         ended = httpx.get(f"{url_in(line)}/v1/jobs/{job}?wait=60").json()
@@ -164,7 +164,7 @@ def test_a_worker_lets_go_at_a_signal_and_another_goes_on_at_once(
     with program(tmp_path, "worker", **endless) as (_, process):
         until(lambda: http.get(f"/v1/jobs/{job}").json().get("progress"))
         process.send_signal(signal.SIGTERM)
-        assert process.wait(timeout=60) == 0
+        assert process.wait(timeout=120) == 0
     assert http.get(f"/v1/jobs/{job}").json()["state"] == "queued"
     with program(tmp_path, "worker", **given, MESHWRIGHT_PLANNER=f"{PLANNERS}:tiny"):
         ended = http.get(f"/v1/jobs/{job}?wait=60").json()
@@ -245,7 +245,7 @@ def test_a_port_of_metrics_that_is_taken_is_said_in_one_line(tmp_path: Path) -> 
         words = ["serve", "--port", "0", "--metrics-port", port, "--data-dir", str(tmp_path)]
         ran = subprocess.run(
             [sys.executable, "-m", "meshwright_service.cli", *words],
-            cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+            cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
     assert ran.returncode == 2, ran.stderr
     assert f"cannot serve metrics on 127.0.0.1 port {port}: Address already in use" in ran.stderr

@@ -28,7 +28,9 @@ ENDLESS, TINY = (f"tests.service.planners:{name}" for name in ("endless", "tiny"
 def db(*words: str | Path) -> tuple[int, str]:
     """`meshwright-server db WORDS…`: how it ended and what it said."""
     command = [sys.executable, "-m", "meshwright_service.cli", "db", *map(str, words)]
-    ran = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=60, check=False)
+    ran = subprocess.run(
+        command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False
+    )
     return ran.returncode, ran.stdout + ran.stderr
 
 

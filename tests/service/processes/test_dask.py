@@ -162,7 +162,7 @@ def _certified(folder: Path) -> dict[str, str]:
     """An authority of its own and a certificate by it, as the settings name them."""
     folder.mkdir()
     make = ["sh", str(ROOT / "deploy" / "certificates.sh"), str(folder)]
-    subprocess.run(make, check=True, capture_output=True, timeout=60)
+    subprocess.run(make, check=True, capture_output=True, timeout=120)
     names = {"authority": "authority.pem", "certificate": "own.pem", "key": "own.key"}
     assert sorted(names.values()) == sorted(own.name for own in folder.iterdir())
     return {f"dask_{name}": str(folder / file) for name, file in names.items()}

@@ -136,5 +136,5 @@ def test_every_key_that_the_documents_write_to_a_file_is_its_owners_alone(tmp_pa
     assert written
     for line in written:
         command = re.sub(r"[^(;]*\bmeshwright-server keys create[^>]*", "echo secret ", line)
-        subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True, timeout=10)
+        subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True, timeout=120)
     assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}

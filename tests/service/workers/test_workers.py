@@ -91,7 +91,7 @@ def test_a_schema_is_brought_up_to_date_on_demand_only(
     def run(*words: str) -> tuple[int, str]:
         ran = subprocess.run(
             [sys.executable, "-m", "meshwright_service.cli", *words, "--database", url],
-            cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+            cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
         return ran.returncode, ran.stdout + ran.stderr
 
@@ -113,7 +113,9 @@ def test_a_schema_does_not_change_under_a_process_at_work(postgresql: PostgreSQL
     command += ["--database", postgresql.url(name)]
     at_work = Database(postgresql.url(name))
     assert at_work.revision() is None
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
     assert (ran.returncode, "End the service and its workers first" in ran.stderr) == (2, True)
     assert at_work.revision() is None
     at_work.close()
@@ -124,7 +126,9 @@ def test_a_schema_does_not_change_under_a_process_at_work(postgresql: PostgreSQL
         said, _ = one.communicate(timeout=120)
         assert one.returncode == 0, said
     assert at_work.is_current()
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
     assert (ran.returncode, "as it was" in ran.stdout) == (0, True), ran.stderr
     at_work.close()
     postgresql.drop(name)
