@@ -104,3 +104,15 @@ def test_what_was_refused_for_want_of_memory_lies_beyond_the_limit(page: Page, s
     row = page.get_by_role("table", name="Alternatives").get_by_role("row")
     is_overfull(row.filter(has_text=refused.configuration).filter(has_text="no plan that fits"))
     check(page, "front-overfull")
+
+
+def test_the_list_calls_no_plan_optimal_without_its_warnings(page: Page, site: Site) -> None:
+    visit(page, f"{site.url}/?state=optimal")
+    entries = httpx.get(f"{site.url}/v1/plans", params={"outcome": "optimal"}).json()["plans"]
+    warned = {own["id"]: own["warnings"] for own in entries if own["warnings"]}
+    assert warned
+    for plan, codes in warned.items():
+        row = page.get_by_role("row").filter(has=page.locator(f'a[href="/plans/{plan}"]'))
+        expect(row.locator(".tag.good").filter(has_text="optimal")).to_have_count(0)
+        tags = [f"! {code.replace('-', ' ')}" for code in codes]
+        expect(row.locator(".tag.warn")).to_have_text(tags)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from meshwright.common.units import show_bytes, show_share
-from meshwright.reports.throughput import Throughput
-from meshwright.schema import Graph, Plan, Setup
+from meshwright.reports.op_times import kind_times
+from meshwright.reports.throughput import Throughput, throughput_of
+from meshwright.schema import Graph, Plan, Request, Setup
 from meshwright.schema.overview import KindTime, PlanWarning
 from meshwright.schema.setup import step_batch
 from meshwright.schema.waste import waste_of
@@ -17,6 +18,13 @@ MOST_UTILIZATION = 0.65
 USUAL_UTILIZATION = 0.30
 REPLICATED_SHARE = 0.05  # chosen: of the step
 FULL_SHARE = 0.95  # chosen: of the device memory, the reserve included
+
+
+def request_warnings(plan: Plan, request: Request) -> tuple[PlanWarning, ...]:
+    """The warnings of the plan for a request."""
+    graph, setup = request.graph, request.setup
+    throughput = throughput_of(plan, graph, request.topology, setup)
+    return plan_warnings(plan, graph, setup, throughput, kind_times(plan))
 
 
 def plan_warnings(

@@ -220,7 +220,10 @@ class ObservationList(BaseModel):
 
 
 class PlanEntry(BaseModel):
-    """A plan in a list. key, key_name: the key of its first request; None without keys."""
+    """A plan in a list. key, key_name: the key of its first request; None without keys.
+
+    warnings: codes of the plan's warnings; empty for plans that earlier versions stored.
+    """
 
     id: str
     name: str
@@ -238,6 +241,7 @@ class PlanEntry(BaseModel):
     solver: str
     lower_bound_ns: float
     gap: float
+    warnings: tuple[str, ...] = ()
     certificate: Literal["verified", "failed", "not verifiable"] | None = None
     labels: tuple[str, ...] = ()
     key: str | None = None

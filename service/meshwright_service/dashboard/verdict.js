@@ -11,13 +11,22 @@ export function isOverfull({ memory_bytes: needs, capacity_bytes: has }) {
 /** {kind, word} of a plan's entry in a list: kind as a class of colour. */
 export function verdictOf(entry) {
   if (isOverfull(entry)) return { kind: "bad", word: OVERFULL };
-  return entry.outcome === "optimal" ? { kind: "good", word: "optimal" } : { kind: "", word: entry.outcome };
+  const isGood = entry.outcome === "optimal" && !entry.warnings?.length;
+  return { kind: isGood ? "good" : "", word: entry.outcome };
 }
 
 /** The verdict as a tag: a mark and a colour that say the same. */
 export function verdict(entry) {
   const { kind, word } = verdictOf(entry);
   return tag(kind, word);
+}
+
+/** A tag for each warning: {code, text}, or a code. */
+export function warningTags(warnings = []) {
+  return warnings.map((warning) => {
+    const { code, text } = warning.code ? warning : { code: warning, text: null };
+    return [" ", h("span", { class: "tag warn", title: text }, `! ${code.replaceAll("-", " ")}`)];
+  });
 }
 
 /** The same tag for whatever needs more memory than a device has. */

@@ -7,7 +7,7 @@ its views; the worker stores them without parsing.
 from __future__ import annotations
 
 from base64 import b64decode, b64encode
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ from meshwright.schema import Document, Plan
 from meshwright.schema.canonical import digest_of_text
 from meshwright.schema.cost_graph import CostGraphFile
 from meshwright.schema.json_writer import written_canonically
+from meshwright.schema.overview import PlanWarning
 from meshwright_service.common.zstd import pack
 from meshwright_service.store.summaries import plan_summary, summary_of
 
@@ -105,12 +106,17 @@ def stored(document: Document) -> StoredDocument:
     )
 
 
-def stored_plan(plan: Plan, derived: Mapping[str, Parts] | None = None) -> StoredPlan:
-    """Encode a plan and the columns of its row in the plan index."""
+def stored_plan(
+    plan: Plan, derived: Mapping[str, Parts] | None = None, warnings: Sequence[PlanWarning] = ()
+) -> StoredPlan:
+    """Encode a plan and the columns of its row in the plan index.
+
+    warnings: of the plan for its request; the list of plans has their codes.
+    """
     columns = {
         "graph": plan.graph,
         "topology": plan.topology,
-        "summary": plan_summary(plan),
+        "summary": plan_summary(plan, warnings),
         "model": plan.name,
         "outcome": plan.search.outcome,
         "solver": plan.wishes.solver,

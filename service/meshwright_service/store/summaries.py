@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from meshwright.schema import DTYPE_BYTES, Calibration, Document, Graph, Plan, Topology
 from meshwright.schema.cost_graph import CostGraphFile, CostGraphSolution
+from meshwright.schema.overview import PlanWarning
 from meshwright.schema.samples import Samples
 
 INDEX = re.compile(r"(?:^|\.)(\d+)(?=\.|$)")
@@ -131,7 +133,7 @@ def topology_summary(topology: Topology) -> dict[str, Any]:
     return summary
 
 
-def plan_summary(plan: Plan) -> dict[str, Any]:
+def plan_summary(plan: Plan, warnings: Sequence[PlanWarning] = ()) -> dict[str, Any]:
     """The numbers of a plan for comparison in lists."""
     memory = plan.cost.memory_bytes
     return {
@@ -148,4 +150,5 @@ def plan_summary(plan: Plan) -> dict[str, Any]:
         "solver": plan.wishes.solver,
         "lower_bound_ns": plan.search.lower_bound_ns,
         "gap": plan.search.gap,
+        "warnings": [warning.code for warning in warnings],
     }

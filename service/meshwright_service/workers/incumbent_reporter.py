@@ -7,7 +7,8 @@ from collections.abc import Callable
 from math import inf
 
 from meshwright.common.stop_signal import StopSignal
-from meshwright.schema import Answer
+from meshwright.reports.plan_warnings import request_warnings
+from meshwright.schema import Answer, Request
 from meshwright_service.processes.child_main import ParentMessages
 from meshwright_service.store.encoded_documents import stored_plan
 
@@ -18,9 +19,10 @@ SHARE = 1 / 30  # maximum share of the search time that making and sending may t
 class IncumbentReporter:
     """Callback of a search that sends its incumbent plan to the worker.
 
-    A call takes a function that makes the answer. The reporter calls it when a report is due, and
-    sends the plan if it is faster than the last one sent. The first report is due after `after_s`.
-    Reports end when the search is stopped or runs out of memory for another plan.
+    A call takes the request and a function that makes the answer. The reporter calls it when a
+    report is due, and sends the plan if it is faster than the last one sent. The first report is
+    due after `after_s`. Reports end when the search is stopped or runs out of memory for another
+    plan.
     """
 
     def __init__(
@@ -36,21 +38,22 @@ class IncumbentReporter:
         self._next = clock() + after_s
         self._best_ns = inf
 
-    def __call__(self, make: Callable[[], Answer | None]) -> None:
+    def __call__(self, request: Request, make: Callable[[], Answer | None]) -> None:
         started_s = self._clock()
         if started_s < self._next or self._stop.asked:
             return
         try:
-            self._send(make())
+            self._send(request, make())
         except MemoryError:
             self._next = inf
             return
         ended_s = self._clock()
         self._next = ended_s + max(LEAST_S, (ended_s - started_s) / SHARE)
 
-    def _send(self, answer: Answer | None) -> None:
+    def _send(self, request: Request, answer: Answer | None) -> None:
         if answer is None or answer.plan is None or answer.plan.cost.step_ns >= self._best_ns:
             return
-        sent = stored_plan(answer.plan).to_message()
+        warnings = request_warnings(answer.plan, request)
+        sent = stored_plan(answer.plan, warnings=warnings).to_message()
         self._messages.write({"kept": sent, "seconds": answer.seconds})
         self._best_ns = answer.plan.cost.step_ns

@@ -22,6 +22,7 @@ from collections.abc import Mapping
 from concurrent.futures import BrokenExecutor, Executor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -29,6 +30,7 @@ from meshwright.common.process_pool import processes
 from meshwright.common.stop_signal import StopSignal
 from meshwright.plugins.planner import find_planner, planner_modules, takes_keep
 from meshwright.replan import keeping_its_way
+from meshwright.reports.plan_warnings import request_warnings
 from meshwright.schema import MeshwrightError, Plan, Request
 from meshwright_costmodel.calibrations import shipped_calibration
 from meshwright_service.common.dask_address import Scheduler
@@ -88,7 +90,8 @@ def plan_message(plan: Plan, request: Request, stop: StopSignal) -> dict[str, An
         trace = {"trace": traceback.format_exc()}
     finally:
         signal.signal(signal.SIGTERM, before)
-    return {"plan": stored_plan(plan, views).to_message(), **trace}
+    sent = stored_plan(plan, views, request_warnings(plan, request))
+    return {"plan": sent.to_message(), **trace}
 
 
 @dataclass(frozen=True)
@@ -112,7 +115,7 @@ class _Search:
                 more: dict[str, Any] = {} if executor is None else {"executor": executor}
                 planner = find_planner(self.planner)
                 if takes_keep(planner):
-                    more["keep"] = incumbent_reporter
+                    more["keep"] = partial(incumbent_reporter, request)
                 answer = planner(request, reporter, stop, **more)
         except MeshwrightError as error:
             return {"problem": error.problem()}

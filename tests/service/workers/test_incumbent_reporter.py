@@ -8,9 +8,10 @@ from multiprocessing import Pipe
 import pytest
 
 from meshwright.common.stop_signal import StopSignal
-from meshwright.schema import Answer, Plan
+from meshwright.schema import Answer, Plan, Request
 from meshwright_service.processes.child_main import ParentMessages
 from meshwright_service.workers.incumbent_reporter import LEAST_S, SHARE, IncumbentReporter
+from tests.service.samples import REQUEST
 
 
 class Search:
@@ -22,6 +23,7 @@ class Search:
         self.stop = StopSignal(signal.SIGTERM)
         self.keeper = IncumbentReporter(ParentMessages(said), self.stop, 5, clock=lambda: self.now)
         self.plan = plan
+        self.request = Request.model_validate(REQUEST)
         self.made = 0
 
     def offer(self, step_ns: float, *, takes_s: float = 0) -> bool:
@@ -34,7 +36,7 @@ class Search:
             cost = self.plan.cost.model_copy(update={"step_ns": step_ns})
             return Answer(plan=self.plan.model_copy(update={"cost": cost}))
 
-        self.keeper(make)
+        self.keeper(self.request, make)
         return self.made > before
 
     def sent(self) -> int:
@@ -90,6 +92,6 @@ def test_a_search_without_memory_for_another_plan_goes_on_without(search: Search
     def make() -> Answer:
         raise MemoryError
 
-    search.keeper(make)
+    search.keeper(search.request, make)
     search.now = 1e6
     assert not search.offer(50)

@@ -7,7 +7,7 @@ import { PARTS, TIMES, timesOf } from "../kinds.js";
 import { empty, loading } from "../states.js";
 import { table } from "../table.js";
 import { ago, bytes, count, short, time } from "../units.js";
-import { isOverfull, verdict } from "../verdict.js";
+import { isOverfull, verdict, warningTags } from "../verdict.js";
 
 const SHOWN = 40; // rows of differences at first; chosen: a person reads the largest
 const NAMES = ["graph", "topology", "setup", "calibration"];
@@ -51,7 +51,7 @@ function chooser(given, plans, go) {
 
 /** entries: of the two plans in the list. */
 function totals({ first, second }, entries) {
-  const of = (plan, entry) => [verdict(entry), " ", link(path`/plans/${plan.plan}`, plan.name || short(plan.plan)), h("span", { class: "muted mono" }, ` ${short(plan.plan)}`)];
+  const of = (plan, entry) => [verdict(entry), warningTags(entry.warnings), " ", link(path`/plans/${plan.plan}`, plan.name || short(plan.plan)), h("span", { class: "muted mono" }, ` ${short(plan.plan)}`)];
   const meshes = (plan) => [...new Set(plan.meshes.map((mesh) => mesh.axes.map((axis) => `${axis.name} ${axis.size}`).join(" × ") || "one device"))].join("; ");
   const words = [
     ...NAMES.map((name) => [name, short(first[name]), short(second[name])]).filter(([, a, b]) => a !== b),

@@ -1,7 +1,7 @@
 // What all pages of one plan begin with: its name, what it runs on, and the way to its other pages.
 import { h, link, path } from "../element.js";
 import { ago, moment, short } from "../units.js";
-import { verdict } from "../verdict.js";
+import { verdict, warningTags } from "../verdict.js";
 
 const TABS = [
   ["", "Overview"],
@@ -26,7 +26,7 @@ export function planHead(id, current, { entry, title, warnings = [] } = {}) {
       h("span", { class: "mono", title: id }, short(id)),
       entry ? [" · ", h("time", { datetime: entry.created_at, title: moment(entry.created_at) }, ago(entry.created_at))] : null,
       entry ? [" · ", verdict(entry)] : null,
-      warnings.map((warning) => [" ", h("span", { class: "tag warn", title: warning.text }, `! ${warning.code.replaceAll("-", " ")}`)]),
+      warningTags(warnings),
       entry?.key_name ? [" · by ", h("span", { class: "name" }, entry.key_name)] : null,
     ),
     h("nav", { class: "tabs", "aria-label": "Pages of this plan" }, tabs),

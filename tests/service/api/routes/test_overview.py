@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import httpx
 import pytest
 from starlette.testclient import TestClient
 
+from meshwright.client import Client
 from meshwright.reports.overview import overview_of
-from meshwright.schema import NotFound, Pipeline, Setup, Topology
-from tests.service.conftest import Serve
+from meshwright.schema import Graph, NotFound, Pipeline, Setup, Topology
+from tests.service.conftest import Serve, server
 from tests.service.samples import GRAPH, TOPOLOGY
 from tests.service.shelved import store, store_for
 from tests.service.transport import client_of
@@ -66,3 +70,14 @@ def test_stages_say_what_they_do_and_take(service: TestClient) -> None:
     assert made.uniform.pipeline_ranks == 2
     batch = graph.symbols["batch"]
     assert made.samples_per_s == pytest.approx(batch / plan.cost.step_ns * 1e9)
+
+
+def test_the_list_has_the_codes_of_its_warnings(tmp_path: Path) -> None:
+    graph, cluster = Graph.from_dict(GRAPH), Topology.from_dict(TOPOLOGY)
+    with server(tmp_path, planner="default") as (url, _), Client(url) as client:
+        plan = client.plan(graph, cluster, setup=Setup(global_batch=4)).plan
+        assert plan is not None
+        codes = [warning.code for warning in client.overview(plan.id).warnings]
+        assert "low-utilization" in codes
+        (entry,) = httpx.get(f"{url}/v1/plans").json()["plans"]
+        assert entry["warnings"] == codes

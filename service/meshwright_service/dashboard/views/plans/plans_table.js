@@ -2,7 +2,7 @@
 import { h, link, path, s } from "../../element.js";
 import { table } from "../../table.js";
 import { bytes, percent, short, time } from "../../units.js";
-import { isOverfull, verdict } from "../../verdict.js";
+import { isOverfull, verdict, warningTags } from "../../verdict.js";
 import { labels } from "./labels.js";
 import { when } from "./when.js";
 
@@ -53,7 +53,7 @@ function memory(plan) {
 
 function proof(plan) {
   return [
-    verdict(plan), " ",
+    verdict(plan), warningTags(plan.warnings), " ",
     { verified: h("span", { class: "tag good" }, "verified"), failed: h("span", { class: "tag bad" }, "wrong") }[plan.certificate] ?? null,
   ];
 }
