@@ -8,9 +8,9 @@ from functools import partial
 
 import torch
 
+from meshwright.capture.decompose import passes_with_decomposition
 from meshwright.capture.export import export_program
 from meshwright.capture.finalize import finalize_program, is_label
-from meshwright.capture.passes import PASSES
 from meshwright.capture.program import Program
 from meshwright.capture.symbolic_sizes import BATCH_WITNESS, SMALLEST_WITNESS, Witness
 from meshwright.capture.trace_errors import quiet, trace_error
@@ -65,7 +65,7 @@ def capture_module(
     for value in program.sources:
         if value.role == "input" and (value.name in label_names or is_label(value.name)):
             value.role = "label"
-    return finalize_program(program, PASSES, name=name, symbols=symbols)
+    return finalize_program(program, passes_with_decomposition(), name=name, symbols=symbols)
 
 
 def _traced(
