@@ -100,7 +100,9 @@ def test_the_parts_of_an_op_keep_its_module():
 
 
 def test_ops_with_a_converter_are_not_decomposed():
-    layers = torch.nn.Sequential(torch.nn.LayerNorm(6), torch.nn.Mish(), torch.nn.Softmax(-1), Celu())
+    layers = torch.nn.Sequential(
+        torch.nn.LayerNorm(6), torch.nn.Mish(), torch.nn.Softmax(-1), Celu()
+    )
     kinds = [op.kind for op in of_rows(layers, 6).ops]
     assert kinds[:3] == ["layer_norm", "mish", "softmax"]
 

@@ -117,9 +117,7 @@ class _Parts:
             return self._write(node, values)
         return self._convert(node, target.overloadpacket.__name__, values)
 
-    def _convert(
-        self, node: torch.fx.Node, name: str, values: Mapping[torch.fx.Node, Any]
-    ) -> Any:
+    def _convert(self, node: torch.fx.Node, name: str, values: Mapping[torch.fx.Node, Any]) -> Any:
         target: Any = node.target
         named = arguments_by_name(
             target, _values_of(node.args, values), _values_of(node.kwargs, values)

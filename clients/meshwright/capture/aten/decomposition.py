@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import torch
+import torch._refs  # registers decompositions of element-wise and shape operators
 from torch._decomp import decomposition_table
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -48,8 +49,6 @@ def decompositions(
     graph are the tensors. Decompositions that cannot be traced or have more than MOST_OPS ops are
     left out.
     """
-    import torch._refs  # registers decompositions of element-wise and shape operators
-
     registered = decomposition_table.get(operator)
     if registered is not None:
         yield from _traced(registered, arguments, tensors, composites="stay")

@@ -214,7 +214,5 @@ CONVERTERS: dict[str, Converter] = {
     "dropout": _dropout,
     "where": _where,
     "masked_fill": _masked_fill,
-    **dict.fromkeys(
-        ("alias", "detach", "contiguous", "lift_fresh", "lift_fresh_copy"), _identity
-    ),
+    **dict.fromkeys(("alias", "detach", "contiguous", "lift_fresh", "lift_fresh_copy"), _identity),
 }

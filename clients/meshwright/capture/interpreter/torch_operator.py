@@ -41,9 +41,8 @@ def arguments_of(
             named[name] = tensor
     schema = operator._schema.arguments
     positional = [argument for argument in schema if not argument.kwarg_only]
-    count = max((i + 1 for i, argument in enumerate(positional) if argument.name in named), default=0)
-    values = [
-        named[argument.name] if argument.name in named else argument.default_value
-        for argument in positional[:count]
-    ]
+    count = max(
+        (i + 1 for i, argument in enumerate(positional) if argument.name in named), default=0
+    )
+    values = [named.get(argument.name, argument.default_value) for argument in positional[:count]]
     return values, {a.name: named[a.name] for a in schema if a.kwarg_only and a.name in named}
