@@ -20,11 +20,11 @@ class _TooLong(Exception):
     """A decomposition has more ops than MOST_OPS."""
 
 
-class _OpLimit(TorchDispatchMode):
+class _OpLimit(TorchDispatchMode):  # type: ignore[no-untyped-call]  # torch's class has no types
     """Mode that stops a decomposition after MOST_OPS ops."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]  # torch's class has no types
         self.ops = 0
 
     def __torch_dispatch__(

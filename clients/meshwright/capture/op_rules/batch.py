@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from meshwright.schema import ShardingRule, Tensor
 from meshwright.schema.sizes import Size, symbols_in
@@ -26,7 +26,8 @@ def batch_rules(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Iterator
     if len(sizes) == 1:
         yield _rule(inputs, outputs, batches, rest={})
     if len(sizes) > 1 and BATCH in sizes:
-        rest = {size: f"r{k}!" for k, size in enumerate(sorted(map(str, sizes - {BATCH})))}
+        others = sorted(str(size) for size in sizes if size != BATCH)
+        rest: dict[Size, str] = {size: f"r{k}!" for k, size in enumerate(others)}
         yield _rule(inputs, outputs, batches, rest=rest)
 
 
@@ -41,7 +42,7 @@ def _rule(
     outputs: Sequence[Tensor],
     batches: Sequence[int | None],
     *,
-    rest: dict[Size, str],
+    rest: Mapping[Size, str],
 ) -> ShardingRule:
     """The rule with the factor `b`; `rest` are the minor factors of dims that hold more."""
     names = [f"u{k}_" for k in range(len(inputs))] + [f"w{k}_" for k in range(len(outputs))]

@@ -73,7 +73,7 @@ class _View:
 
     def merged(self, parts: Array) -> Array:
         lengths = [self.lengths[k] for k in self.order]
-        back = np.argsort(self.order) if self.order else []
+        back = [self.order.index(k) for k in range(len(self.order))]
         return parts.reshape(lengths).transpose(back).reshape(self.shape)
 
 
