@@ -196,7 +196,7 @@ def test_a_rule_that_cannot_be_checked_is_taken_with_a_note():
         rules={"meshwright_tests_device::kernel": "a b -> a b"},
     )
     assert unknown(graph).rule.notation == "a b -> a b"
-    assert "stated and not checked" in graph.notes[-1]
+    assert "it is stated, and not checked" in graph.notes[-1]
 
 
 def test_a_recipe_states_rules():

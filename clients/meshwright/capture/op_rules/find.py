@@ -92,7 +92,7 @@ class RuleSearch:
         try:
             runs = evaluations(self.graph, op, has_gradient=has_gradient)
         except CannotCheck as why:
-            return OpRule(rule, f"its rule is stated and not checked, as {why}")
+            return OpRule(rule, f"it is stated, and not checked, as {why}")
         found = dependence(runs, rule, independent_factors(rule))
         if found is not None:
             raise GraphError(
@@ -100,7 +100,7 @@ class RuleSearch:
                 f"evaluation on random data {found.what}. Write [{found.factor}] for a dim that "
                 "stays whole"
             )
-        return OpRule(rule, "its rule is stated, and evaluations on random data agree with it")
+        return OpRule(rule, "it is stated, and evaluations on random data agree with it")
 
 
 def _with_gradient(graph: Graph) -> set[str]:

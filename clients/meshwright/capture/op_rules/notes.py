@@ -59,15 +59,15 @@ def with_op_rules(graph: Graph, rules: Mapping[str, OpRule]) -> Graph:
 def _note(graph: Graph, kind: str, ops: Sequence[Op], notation: str, reason: str) -> str:
     moved = show_bytes(sum(_bytes_moved(graph, op) for op in ops))
     where = _modules(ops)
-    because = f", because {reason}" if reason else ""
-    if not notation:
+    if notation:
         return (
-            f"no canonical kind for {kind}{where}; it is kept replicated{because}. Every device "
-            f"computes all of it and moves {moved} in a forward pass"
+            f"no canonical kind for {kind}{where}; its rule is {notation!r}: {reason}. Its FLOPs "
+            f"are unknown, so it costs the {moved} that a forward pass moves"
         )
+    because = f", because {reason}" if reason else ""
     return (
-        f"no canonical kind for {kind}{where}; its rule is {notation!r}{because}. Its FLOPs are "
-        f"unknown: it costs the {moved} that a forward pass moves"
+        f"no canonical kind for {kind}{where}; it is kept replicated{because}. Every device "
+        f"computes all of it and moves {moved} in a forward pass"
     )
 
 
