@@ -1,6 +1,9 @@
 """docs/capture.md says what is there."""
 
 import re
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 from examples.catalogue import EXAMPLES
@@ -13,6 +16,20 @@ DOCS = (Path(__file__).parents[2] / "docs" / "capture.md").read_text()
 def test_every_pass_is_in_the_docs():
     files = {rewrite.__module__.rpartition(".")[2] for rewrite in passes.PASSES}
     assert [name for name in sorted(files) if f"`{name}`" not in DOCS] == []
+
+
+def test_the_example_of_unknown_ops_prints_what_the_docs_say():
+    (example, printed) = re.findall(
+        r"```python\n([^`]*logcumsumexp[^`]*)```\n\nprints\n\n((?:    .*\n)+)", DOCS
+    )[0]
+    ran = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", example],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert ran.stdout == textwrap.dedent(printed)
 
 
 def test_the_table_of_examples_counts_their_ops():

@@ -16,8 +16,10 @@ from examples.models.face_head import FaceHead
 from examples.models.wide_deep import WideDeep
 from meshwright.capture import capture_hf, capture_module, interpret
 from meshwright.schema import Graph
+from tests import own_ops
 
 T = torch.Tensor
+assert own_ops.fused_norm  # the import registers the operators
 
 
 @dataclass(frozen=True, eq=False)  # one of MODELS, and itself the key of its graphs
@@ -193,6 +195,26 @@ class Gpt(nn.Module):
         return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
 
 
+class OwnOps(nn.Module):
+    """A fused norm that the user registered, and operators without a canonical kind."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        hidden, vocabulary = 32, 64
+        self.table = nn.Embedding(vocabulary, hidden)
+        self.scale = nn.Parameter(torch.linspace(0.5, 1.5, hidden))
+        self.up, self.head = nn.Linear(hidden, 48), nn.Linear(48, vocabulary)
+        self.places = nn.Parameter(torch.linspace(-1, 1, 48).reshape(2, 24).sin())
+
+    def forward(self, ids: T, labels: T) -> T:
+        x = torch.ops.meshwright_tests.fused_norm(self.table(ids), self.scale, 1e-6)
+        x = torch.logcumsumexp(self.up(x), 1)
+        rows, length, width = x.shape
+        away = torch.cdist(x.reshape(rows, 2 * length, width // 2), self.places.expand(rows, 2, -1))
+        x = x + away.mean((1, 2))[:, None, None]
+        return F.cross_entropy(self.head(x).flatten(0, 1), labels.flatten(), ignore_index=-100)
+
+
 def clicks(sizes: Mapping[str, int]) -> dict[str, T]:
     """Ids of four fields with weights, and whether it was clicked."""
     rows = sizes["batch"]
@@ -260,5 +282,6 @@ MODELS = {
     ),
     "wide and deep": Model(lambda: WideDeep(rows=64, dim=8, fields=4, hidden=(16, 8)), clicks),
     "faces": Model(lambda: FaceHead(blocks=(1,), width=8, feature=16, identities=64), faces),
+    "own ops": Model(OwnOps, text, {"seq": 8}),
     "mixtral": Model(mixtral, of_transformers, {"seq": 8}, mixtral_graph, by_ops),
 }

@@ -29,6 +29,7 @@ CASES = (
     Wanted("full", "llama", SEQUENCE_PARALLEL, recompute="full", steps=FEW),
     Wanted("full, repeats", "llama", SEQUENCE_PARALLEL, recompute="full", repeats=True, steps=FEW),
     Wanted("single precision", "llama", SEQUENCE_PARALLEL, dtype="float32"),
+    Wanted("own ops", "own ops", {"dp": 2}, steps=FEW),
     Wanted("stages", "llama", microbatches=4, pipeline=Pipeline(ranks=2, schedule="1f1b")),
     Wanted(
         "stages in single precision",

@@ -12,6 +12,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.overrides import TorchFunctionMode
 
 from meshwright.capture.aten import CONVERTERS, AtenCall, dtype_name
+from meshwright.capture.aten.call import arguments_by_name, result_values
 from meshwright.capture.checkpoint_calls import checkpoint_notes
 from meshwright.capture.program import Node, Program, Value
 from meshwright.capture.symbolic_sizes import Witness
@@ -218,10 +219,10 @@ class _ExportReader:
                 f"({node.target.namespace}.{packet}). Capture the model of one device; the planner "
                 "adds the communication"
             )
-        results = _results(node.meta.get("val"))
+        results = result_values(node.meta.get("val"))
         if packet in _NO_OPS or not results:
             return None
-        named = _by_name(node.target, arguments, _substitute(node.kwargs, values))
+        named = arguments_by_name(node.target, arguments, _substitute(node.kwargs, values))
         base = packet.removesuffix("_") if not packet.endswith("__") else packet
         in_place = base != packet and base != ""
         target = str(node.target).replace(f"{packet}.", f"{base}.", 1) if in_place else node.target
@@ -270,34 +271,10 @@ def _parameter_names(module: torch.nn.Module) -> dict[str, str]:
     return names
 
 
-def _results(meta: Any) -> list[Value]:
-    metas = meta if isinstance(meta, (list, tuple)) else [meta]
-    return [
-        Value("", tuple(int(size) for size in item.shape), dtype_name(item.dtype))
-        for item in metas
-        if isinstance(item, torch.Tensor)
-    ]
-
-
 def _module_of(node: torch.fx.Node, fallback: str) -> str:
     """The path of the innermost module of the node."""
     stack = node.meta.get("nn_module_stack")
     return str(list(stack.values())[-1][0]) if stack else fallback
-
-
-def _by_name(
-    operator: torch._ops.OpOverload, arguments: Sequence[Any], keywords: Mapping[str, Any]
-) -> dict[str, Any]:
-    """The arguments by the names of the operator's schema, with defaults."""
-    by_name: dict[str, Any] = {}
-    for position, argument in enumerate(operator._schema.arguments):
-        if position < len(arguments):
-            by_name[argument.name] = arguments[position]
-        elif argument.name in keywords:
-            by_name[argument.name] = keywords[argument.name]
-        elif argument.has_default_value():
-            by_name[argument.name] = argument.default_value
-    return by_name
 
 
 def _substitute(item: Any, values: Mapping[torch.fx.Node, Any]) -> Any:

@@ -1,10 +1,11 @@
-"""Final step of every capture: graph passes, names, and notes on unknown kinds."""
+"""Final step of every capture: graph passes, names, and rules of unknown kinds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
 from meshwright.capture.names import name_values
+from meshwright.capture.op_rules.notes import OpRule, with_op_rules
 from meshwright.capture.program import Program
 from meshwright.schema import Graph
 
@@ -17,16 +18,19 @@ def finalize_program(
     *,
     name: str,
     symbols: Mapping[str, int],
+    rules: Callable[[Graph], Mapping[str, OpRule]] = lambda _: {},
 ) -> Graph:
-    """The graph of a program after its passes, with a note for every unknown kind."""
+    """The graph of a program after its passes, with a note for every unknown kind.
+
+    rules: returns the rules of ops of unknown kinds, by op; the others are replicated.
+    """
     for rewrite in passes:
         rewrite(program)
     name_values(program)
     used = {value for node in program.nodes for value in node.inputs} | set(program.outputs)
     program.sources = [value for value in program.sources if value in used]
-    unknown = sorted({node.kind for node in program.nodes if "." in node.kind})
-    program.notes += [f"no canonical kind for {kind}; it is kept replicated" for kind in unknown]
-    return program.to_graph(name=name, symbols=symbols)
+    graph = program.to_graph(name=name, symbols=symbols)
+    return with_op_rules(graph, rules(graph))
 
 
 def is_label(name: str) -> bool:

@@ -20,6 +20,7 @@ class Recipe:
     inputs: called with a size for each symbol; returns the forward's arguments on the meta device.
     symbols: the symbolic sizes with their usual values; `batch` is one of them.
     limits: the largest traced size of a symbol, as in `capture_module`.
+    rules: sharding rules of ops without a canonical kind, as in `capture_module`.
     """
 
     name: str
@@ -27,6 +28,7 @@ class Recipe:
     inputs: Callable[[Mapping[str, int]], Inputs]
     symbols: Mapping[str, int]
     limits: Mapping[str, int] = field(default_factory=dict)
+    rules: Mapping[str, str] = field(default_factory=dict)
 
 
 def capture_factory(spec: str, *, batch: int | None = None) -> Graph:
@@ -41,5 +43,10 @@ def capture_factory(spec: str, *, batch: int | None = None) -> Graph:
         raise GraphError(f"{spec}: the recipe has no symbol 'batch' that {batch} could stand for")
     symbols = {**recipe.symbols, **({} if batch is None else {"batch": batch})}
     return capture_module(
-        recipe.module, recipe.inputs, symbols=symbols, limits=recipe.limits, name=recipe.name
+        recipe.module,
+        recipe.inputs,
+        symbols=symbols,
+        limits=recipe.limits,
+        name=recipe.name,
+        rules=recipe.rules,
     )

@@ -8,9 +8,10 @@ from functools import partial
 
 import torch
 
+from meshwright.capture.decompose import passes_with_decomposition
 from meshwright.capture.export import export_program
 from meshwright.capture.finalize import finalize_program, is_label
-from meshwright.capture.passes import PASSES
+from meshwright.capture.op_rules.find import RuleSearch, operator_name
 from meshwright.capture.program import Program
 from meshwright.capture.symbolic_sizes import BATCH_WITNESS, SMALLEST_WITNESS, Witness
 from meshwright.capture.trace_errors import quiet, trace_error
@@ -29,6 +30,7 @@ def capture_module(
     labels: Iterable[str] = (),
     limits: Mapping[str, int] | None = None,
     constants: Iterable[int] = (),
+    rules: Mapping[str, str] | None = None,
 ) -> Graph:
     """The graph of one forward pass, which returns the loss or a tuple that starts with it.
 
@@ -39,7 +41,10 @@ def capture_module(
     limits: the largest traced size of a symbol, such as the length of a position table.
     constants: numbers of the model other than dims of its parameters; the primes of symbols avoid
     them.
+    rules: sharding rules of ops without a canonical kind, by operator, such as
+    `{"mylib::norm": "b s [h], [h] -> b s [h]"}` (`meshwright.capture.op_rules.statement`).
     """
+    stated = dict(rules or {})
     dims = [size for tensor in _tensors(module) for size in tensor.shape]
     ceilings = {
         symbol: min(BATCH_WITNESS, (limits or {}).get(symbol, BATCH_WITNESS)) for symbol in symbols
@@ -65,7 +70,19 @@ def capture_module(
     for value in program.sources:
         if value.role == "input" and (value.name in label_names or is_label(value.name)):
             value.role = "label"
-    return finalize_program(program, PASSES, name=name, symbols=symbols)
+    return finalize_program(
+        program,
+        passes_with_decomposition(_kinds_of(stated, program)),
+        name=name,
+        symbols=symbols,
+        rules=lambda graph: RuleSearch(graph, stated).rules(),
+    )
+
+
+def _kinds_of(operators: Iterable[str], program: Program) -> set[str]:
+    """The kinds of the program that belong to these operators."""
+    names = set(operators)
+    return {node.kind for node in program.nodes if operator_name(node.kind) in names}
 
 
 def _traced(

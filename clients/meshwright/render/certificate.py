@@ -13,6 +13,6 @@ def certificate_text(certificate: Certificate) -> str:
         f"verified: {certificate.tensors} tensors and {certificate.gradients} gradients equal the "
         f"unsharded run (worst difference {certificate.worst_error:.1e})"
     )
-    if not certificate.buckets:
-        return equal
-    return f"{equal}; {certificate.buckets} buckets do what their tensors' own collectives do"
+    if certificate.buckets:
+        equal += f"; {certificate.buckets} buckets do what their tensors' own collectives do"
+    return f"{equal}; {certificate.detail}" if certificate.detail else equal

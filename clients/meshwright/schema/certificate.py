@@ -31,8 +31,9 @@ class Certificate(Document):
     )
     detail: Annotated[str, AfterValidator(_truncate)] = Field(
         default="",
-        description="The first wrong tensor, op or step, or the part that cannot be executed. Cut "
-        "off after 2,000 characters.",
+        description="The first wrong tensor, op or step, or the part that cannot be executed; for "
+        "`verified`, the kinds of ops that ran as stand-ins with the dependences of their rules. "
+        "Cut off after 2,000 characters.",
     )
     tensors: int = Field(default=0, ge=0, description="The number of compared tensors.")
     gradients: int = Field(default=0, ge=0, description="The number of compared gradients.")

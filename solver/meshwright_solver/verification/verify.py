@@ -43,6 +43,7 @@ from meshwright_solver.evaluation.sequence_order import check_order, order_check
 from meshwright_solver.pipeline.pipeline_cost import priced
 from meshwright_solver.pipeline.rank_placement import group_of
 from meshwright_solver.pipeline.stage_problems import Staged
+from meshwright_solver.problem.op_info import OpInfo
 from meshwright_solver.problem.problem import FLOATS, Problem, build_problem
 from meshwright_solver.problem.sequence_classes import Sequences
 from meshwright_solver.rules.op_knowledge import RECEIVE
@@ -61,7 +62,7 @@ from meshwright_solver.verification.document_checks import (
 from meshwright_solver.verification.execution.collectives import StepError
 from meshwright_solver.verification.execution.comparison import DifferenceError, compare_runs
 from meshwright_solver.verification.execution.executor import ShardedRun, run_sharded
-from meshwright_solver.verification.execution.kernels import KERNELS
+from meshwright_solver.verification.execution.kernels import KERNELS, why_not_executable
 from meshwright_solver.verification.execution.reference_run import run_whole, seeds_of
 from meshwright_solver.verification.execution.scale_down import ScaleError, scale_down
 from meshwright_solver.verification.execution.sequence_order import LoadedOrder
@@ -177,9 +178,15 @@ def _certificate(plan: Plan, stages: Sequence[_VerifiedStage], seed: int) -> Cer
             worst = max(worst, error)
             continue
         return Certificate(plan=plan.id, outcome=outcome, detail=where + detail, seed=seed)
+    stand_ins = {
+        op.op.kind for stage in stages for op in stage.problem.ops if op.op.kind not in KERNELS
+    } - {RECEIVE}
     return Certificate(
         plan=plan.id,
         outcome="verified",
+        detail=f"{', '.join(sorted(stand_ins))} ran as a stand-in with the dependences of its rule"
+        if stand_ins
+        else "",
         tensors=tensors,
         gradients=gradients,
         buckets=buckets,
@@ -197,7 +204,7 @@ def _execute(
 ) -> tuple[ShardedRun, float]:
     """The run of a stage on all its devices, and its worst error."""
     problem, sent = verified.problem, verified.sent
-    unknown = {op.op.kind for op in problem.ops if op.op.kind not in KERNELS} - {RECEIVE}
+    unknown = {op.op.kind for op in problem.ops if not _has_kernel(op)} - {RECEIVE}
     if unknown:
         raise _NotVerifiableError(f"no numpy kernel for {', '.join(sorted(unknown))}")
     # a stage of frozen parameters has no gradients and is verifiable
@@ -216,6 +223,13 @@ def _execute(
     loaded = LoadedOrder(scaled.problem, scaled.chunks, by_position)
     sharded = run_sharded(scaled.problem, scaled.stage, sources, seeds, loaded)
     return sharded, compare_runs(scaled.stage.mesh, whole, sharded, loaded)
+
+
+def _has_kernel(op: OpInfo) -> bool:
+    """Whether an op has a numpy kernel, or a stand-in that follows a rule of its own."""
+    return op.op.kind in KERNELS or (
+        op.op.rule is not None and not why_not_executable(op.op.rule.parsed)
+    )
 
 
 def _ordered_slots(

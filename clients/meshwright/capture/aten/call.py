@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -107,6 +107,31 @@ class AtenCall:
 
 
 Converter = Callable[[AtenCall], None]
+
+
+def result_values(results: Any) -> list[Value]:
+    """New values for the tensors that a call returns."""
+    items = results if isinstance(results, (list, tuple)) else [results]
+    return [
+        Value("", tuple(int(size) for size in item.shape), dtype_name(item.dtype))
+        for item in items
+        if isinstance(item, torch.Tensor)
+    ]
+
+
+def arguments_by_name(
+    operator: torch._ops.OpOverload, arguments: Sequence[Any], keywords: Mapping[str, Any]
+) -> dict[str, Any]:
+    """The arguments by the names of the operator's schema, with defaults."""
+    by_name: dict[str, Any] = {}
+    for position, argument in enumerate(operator._schema.arguments):
+        if position < len(arguments):
+            by_name[argument.name] = arguments[position]
+        elif argument.name in keywords:
+            by_name[argument.name] = keywords[argument.name]
+        elif argument.has_default_value():
+            by_name[argument.name] = argument.default_value
+    return by_name
 
 
 def plain_attr(value: Any) -> Any:

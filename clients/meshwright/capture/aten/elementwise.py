@@ -125,9 +125,22 @@ def _identity(call: AtenCall) -> None:
     call.alias(call.args["self"])
 
 
+def _real_part(call: AtenCall) -> None:
+    source: Value = call.args["self"]
+    return call.unknown() if source.dtype.startswith("complex") else call.alias(source)
+
+
 def _boolean(call: AtenCall, *, kind: str) -> None:
     prefix = "logical" if call.out.dtype == "bool" else "bitwise"
     _binary_op(call, f"{prefix}_{kind}", call.args["self"], call.args["other"])
+
+
+def _clone(call: AtenCall) -> None:
+    """A cast to the same dtype: writes into the copy leave the original as it is."""
+    source: Value = call.args["self"]
+    if source.dtype.startswith("complex"):
+        return call.alias(source)
+    return call.op("cast", [source], dtype=source.dtype)
 
 
 def _gelu(call: AtenCall) -> None:
@@ -190,6 +203,8 @@ CONVERTERS: dict[str, Converter] = {
     "to": _cast,
     "_to_copy": _cast,
     "type_as": _cast,
+    "real": _real_part,
+    "clone": _clone,
     "__and__": partial(_boolean, kind="and"),
     "__or__": partial(_boolean, kind="or"),
     "gelu": _gelu,
@@ -199,7 +214,5 @@ CONVERTERS: dict[str, Converter] = {
     "dropout": _dropout,
     "where": _where,
     "masked_fill": _masked_fill,
-    **dict.fromkeys(
-        ("alias", "clone", "detach", "contiguous", "lift_fresh", "lift_fresh_copy"), _identity
-    ),
+    **dict.fromkeys(("alias", "detach", "contiguous", "lift_fresh", "lift_fresh_copy"), _identity),
 }

@@ -16,6 +16,7 @@ from meshwright.capture.interpreter import (
     shape,
 )
 from meshwright.capture.interpreter.run import Kernel, TorchOpCall
+from meshwright.capture.interpreter.torch_operator import arguments_of, operator_of
 from meshwright.schema import Graph, Op
 from meshwright.schema.op_attrs import read_attrs
 
@@ -99,18 +100,9 @@ def results_of(run: TorchOpCall) -> Sequence[torch.Tensor]:
 
 
 def _aten(run: TorchOpCall) -> Any:
-    """An op with an ATen kind; the attr `tensors` lists the argument of each input."""
-    namespace, *rest = run.op.kind.split(".")
-    if len(rest) != 2 or "tensors" not in run.attrs:
+    """An op with the kind of a torch operator."""
+    operator = operator_of(run.op.kind) if "tensors" in run.attrs else None
+    if operator is None:
         raise NotImplementedError(f"op {run.op.name!r}: kind {run.op.kind!r} has no kernel")
-    operator = getattr(getattr(getattr(torch.ops, namespace), rest[0]), rest[1])
-    arguments = {key: value for key, value in run.attrs.items() if key != "tensors"}
-    for place, tensor in zip(run.attrs["tensors"], run.inputs, strict=True):
-        name, _, position = place.partition(".")
-        if position:
-            items = arguments.setdefault(name, [])
-            items += [None] * (int(position) + 1 - len(items))
-            items[int(position)] = tensor
-        else:
-            arguments[name] = tensor
-    return operator(**arguments)
+    arguments, keywords = arguments_of(operator, run.attrs, run.inputs)
+    return operator(*arguments, **keywords)

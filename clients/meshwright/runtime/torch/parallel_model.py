@@ -12,6 +12,7 @@ import torch.distributed as dist
 from typing_extensions import Self
 
 from meshwright.capture.interpreter import KERNELS
+from meshwright.capture.interpreter.torch_operator import operator_of
 from meshwright.runtime.program import StageProgram
 from meshwright.runtime.ranks import loaded, loaded_by
 from meshwright.runtime.torch.batches import Batches
@@ -300,11 +301,14 @@ def _programs(strategy: RankStrategy, graph: Graph) -> dict[int, StageProgram]:
         stage.number: PlannedStage(graph, stage.planned, strategy.symbols)
         for stage in strategy.stages
     }
+    # operators without a canonical kind run on shards by their own rule
+    operators = {op.kind for op in graph.ops if op.rule is not None and operator_of(op.kind)}
+    kinds = KERNELS.keys() | operators
     has = loaded_by(list(planned.values()))
     return {
         number: StageProgram(
             stage,
-            KERNELS,
+            kinds,
             has={name: layout for name, (_, layout) in has.items() if name in loaded(stage)},
             kept=sent_by(strategy, number),
             order=strategy.order,

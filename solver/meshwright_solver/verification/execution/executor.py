@@ -34,7 +34,7 @@ from meshwright_solver.problem.values import ProblemValue
 from meshwright_solver.rules.op_knowledge import RECEIVE
 from meshwright_solver.verification.execution.accumulation import Accumulation
 from meshwright_solver.verification.execution.collectives import StepError
-from meshwright_solver.verification.execution.kernels import KERNELS, KernelCall
+from meshwright_solver.verification.execution.kernels import KernelCall, kernel_of
 from meshwright_solver.verification.execution.local import ShardedOp
 from meshwright_solver.verification.execution.reference_run import seeds_of
 from meshwright_solver.verification.execution.rooted_collectives import at_owner, partial_along
@@ -159,7 +159,7 @@ class _Executor:
         for rank in range(self.mesh.device_count):
             call = self.local[position].call(rank, "forward")
             with np.errstate(all="ignore"):
-                results = KERNELS[op.op.kind].forward(call)
+                results = kernel_of(op.op.kind).forward(call)
             for j, port in enumerate(op.outputs):
                 value = self.values.value_of[port.tensor]
                 if value.is_free:
@@ -235,7 +235,7 @@ class _Executor:
         call = local.call(rank, "backward")
         peers = local.own_steps.peers(rank, "backward")
         with np.errstate(all="ignore"):
-            outputs = KERNELS[call.kind].forward(call)
+            outputs = kernel_of(call.kind).forward(call)
             together = self._product(position, call, outputs, peers)
             alone = together
             if len(peers) > 1:
@@ -264,7 +264,7 @@ class _Executor:
                 put(whole, shards[other], region(layout, self.mesh, other))
             seen = self.views.of_root(value, port.tensor, from_parts(whole, layout))
             sent.append(self.order.by_place(op, port, seen))
-        received = KERNELS[call.kind].backward(call, outputs, tuple(sent))
+        received = kernel_of(call.kind).backward(call, outputs, tuple(sent))
         return tuple(
             gradient if gradient is None else self.order.as_loaded(op, port, gradient)
             for port, gradient in zip(op.inputs, received, strict=True)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
 from meshwright_solver.problem.op_info import OpInfo
-from meshwright_solver.problem.problem import Problem
+from meshwright_solver.problem.problem import FLOATS, Problem
 from meshwright_solver.rules.op_knowledge import RECEIVE
-from meshwright_solver.verification.execution.kernels import KERNELS, KernelCall
+from meshwright_solver.verification.execution.kernels import (
+    KERNELS,
+    KernelCall,
+    OpaqueSignature,
+    kernel_of,
+)
 from meshwright_solver.verification.execution.shards import Array
 
 
@@ -47,7 +53,7 @@ def run_whole(
         if op.op.kind == RECEIVE:
             continue
         call = call_of(problem, op, [run.values[port.tensor] for port in op.inputs])
-        outputs[position] = KERNELS[op.op.kind].forward(call)
+        outputs[position] = kernel_of(op.op.kind).forward(call)
         for port, result in zip(op.outputs, outputs[position], strict=True):
             run.values[port.tensor] = result
     for position in range(len(problem.ops) - 1, -1, -1):
@@ -56,7 +62,7 @@ def run_whole(
         if op.op.kind == RECEIVE or all(gradient is None for gradient in sent):
             continue
         call = call_of(problem, op, [run.values[port.tensor] for port in op.inputs])
-        received = KERNELS[op.op.kind].backward(call, outputs[position], sent)
+        received = kernel_of(op.op.kind).backward(call, outputs[position], sent)
         for port, gradient in zip(op.inputs, received, strict=True):
             if gradient is not None and problem.tensors[port.tensor].has_gradient:
                 before = run.gradients.get(port.tensor)
@@ -74,4 +80,20 @@ def call_of(
         inputs=tuple(inputs),
         output_shapes=tuple(problem.tensors[port.tensor].shape for port in op.outputs),
         denominator=denominator,
+        signature=None if op.op.kind in KERNELS else _signature(problem, op, inputs),
     )
+
+
+def _signature(problem: Problem, op: OpInfo, inputs: Sequence[Array]) -> OpaqueSignature:
+    outputs = [problem.tensors[port.tensor] for port in op.outputs]
+    dtypes = tuple(_array_dtype(info.tensor.dtype) for info in outputs)
+    assert op.known is not None, f"op {op.name!r} has no kernel and no rule"
+    rule = op.known.rule
+    sizes = rule.bind([array.shape for array in inputs], [info.shape for info in outputs])
+    return OpaqueSignature(rule.parsed, sizes, dtypes)
+
+
+def _array_dtype(dtype: str) -> Literal["float64", "int64", "bool"]:
+    if dtype in FLOATS:
+        return "float64"
+    return "bool" if dtype == "bool" else "int64"

@@ -33,7 +33,8 @@ def plan_of(working_bytes: str | None, devices: Topology, **wishes: Any) -> Plan
     plan = planned(request)
     # the judge and the execution know the same plan
     found = verify_documents(plan, request.graph, devices, setup)
-    assert found.outcome == "not verifiable"  # no numpy kernel is known for `kernel`
+    assert found.outcome == "verified"
+    assert found.detail == "kernel ran as a stand-in with the dependences of its rule"
     return plan
 
 

@@ -9,9 +9,9 @@ from typing import Any
 
 import torch
 
+from meshwright.capture.decompose import passes_with_decomposition
 from meshwright.capture.export import export_module, read_export
 from meshwright.capture.finalize import finalize_program
-from meshwright.capture.passes import PASSES
 from meshwright.capture.stopped_gradients import stopped_gradients
 from meshwright.capture.symbolic_sizes import BATCH_WITNESS, SMALLEST_WITNESS, Witness
 from meshwright.runtime.torch.module_check.autograd_functions import autograd_functions
@@ -86,7 +86,8 @@ def trace_module(
             exported = export_module(copy, arguments.positional, named)
             stops = stopped_gradients(exported, copy)
             program = read_export(copy, exported, witness=witness)
-        traced = finalize_program(program, PASSES, name=graph.name, symbols=graph.symbols)
+        passes = passes_with_decomposition({op.kind for op in graph.ops})
+        traced = finalize_program(program, passes, name=graph.name, symbols=graph.symbols)
     except Exception as why:  # torch and modules raise errors of any class
         if arguments.unread:
             raise ModuleMismatch(

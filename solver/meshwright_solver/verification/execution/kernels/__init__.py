@@ -14,7 +14,12 @@ from meshwright_solver.verification.execution.kernels.arithmetic import ARITHMET
 from meshwright_solver.verification.execution.kernels.attention import ATTENTION
 from meshwright_solver.verification.execution.kernels.binary import BINARY
 from meshwright_solver.verification.execution.kernels.cache import CACHE
-from meshwright_solver.verification.execution.kernels.call import Array, KernelCall, NotExecutable
+from meshwright_solver.verification.execution.kernels.call import (
+    Array,
+    KernelCall,
+    NotExecutable,
+    OpaqueSignature,
+)
 from meshwright_solver.verification.execution.kernels.channel import CHANNEL
 from meshwright_solver.verification.execution.kernels.convolution import CONVOLUTIONS
 from meshwright_solver.verification.execution.kernels.creation import CREATION
@@ -26,6 +31,7 @@ from meshwright_solver.verification.execution.kernels.loss import LOSSES, ignore
 from meshwright_solver.verification.execution.kernels.mixture import MIXTURE
 from meshwright_solver.verification.execution.kernels.movement import MOVEMENT
 from meshwright_solver.verification.execution.kernels.normalisation import NORMALISATIONS
+from meshwright_solver.verification.execution.kernels.opaque import OPAQUE, why_not_executable
 from meshwright_solver.verification.execution.kernels.product import PRODUCTS
 from meshwright_solver.verification.execution.kernels.quantisation import QUANTISATION
 from meshwright_solver.verification.execution.kernels.reduction import REDUCTIONS
@@ -68,4 +74,20 @@ KERNELS: Mapping[str, OpKernel] = {
     **ROUTING,
 }
 
-__all__ = ["KERNELS", "Array", "KernelCall", "NotExecutable", "OpKernel", "ignored_label"]
+
+def kernel_of(kind: str) -> OpKernel:
+    """The kernel of a kind; the stand-in for a kind without one."""
+    return KERNELS.get(kind, OPAQUE)
+
+
+__all__ = [
+    "KERNELS",
+    "Array",
+    "KernelCall",
+    "NotExecutable",
+    "OpKernel",
+    "OpaqueSignature",
+    "ignored_label",
+    "kernel_of",
+    "why_not_executable",
+]

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from meshwright.schema import Factor, Notation
+
 Array = NDArray[Any]
 Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class OpaqueSignature:
+    """The rule of an op of unknown kind.
+
+    sizes: of the factors. dtypes: of the outputs.
+    """
+
+    rule: Notation
+    sizes: Mapping[Factor, int]
+    dtypes: tuple[Literal["float64", "int64", "bool"], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +33,7 @@ class KernelCall:
 
     Sizes come from the inputs and `output_shapes`; sizes among the attrs may be those of a larger
     graph, or expressions. denominator: for a mean loss, the number of valid labels of all devices,
-    where the device has only some of the rows.
+    where the device has only some of the rows. signature: for a kind without a kernel of its own.
     """
 
     kind: str
@@ -27,6 +41,7 @@ class KernelCall:
     inputs: tuple[Array, ...]
     output_shapes: tuple[Shape, ...]
     denominator: float | None = None
+    signature: OpaqueSignature | None = None
 
     @property
     def x(self) -> Array:

@@ -1,0 +1,52 @@
+"""Operators registered by a user: a fused norm, and a sum over the batch."""
+
+import torch
+
+T = torch.Tensor
+
+
+@torch.library.custom_op("meshwright_tests::fused_norm", mutates_args=())
+def fused_norm(x: T, weight: T, eps: float) -> T:
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * weight
+
+
+@fused_norm.register_fake
+def _(x: T, weight: T, eps: float) -> T:
+    del weight, eps
+    return torch.empty_like(x)
+
+
+def _save(ctx, inputs, output) -> None:
+    x, weight, ctx.eps = inputs
+    del output
+    ctx.save_for_backward(x, weight)
+
+
+def _fused_norm_backward(ctx, gradient: T) -> tuple[T, T, None]:
+    x, weight = ctx.saved_tensors
+    scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + ctx.eps)
+    inner = gradient * weight
+    along = (inner * x).mean(-1, keepdim=True)
+    of_weight = (gradient * x * scale).flatten(0, -2).sum(0)
+    return inner * scale - x * scale**3 * along, of_weight, None
+
+
+torch.library.register_autograd(
+    "meshwright_tests::fused_norm", _fused_norm_backward, setup_context=_save
+)
+
+
+@torch.library.custom_op("meshwright_tests::batch_centered", mutates_args=())
+def batch_centered(x: T) -> T:
+    return x - x.mean(0, keepdim=True)
+
+
+@batch_centered.register_fake
+def _(x: T) -> T:
+    return torch.empty_like(x)
+
+
+torch.library.register_autograd(
+    "meshwright_tests::batch_centered",
+    lambda _, gradient: gradient - gradient.mean(0, keepdim=True),
+)
