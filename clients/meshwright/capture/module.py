@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import torch
@@ -11,13 +11,20 @@ import torch
 from meshwright.capture.export import export_program
 from meshwright.capture.finalize import finalize_program, is_label
 from meshwright.capture.passes import PASSES
+from meshwright.capture.precision import (
+    DType,
+    Inputs,
+    autocast_dtype,
+    inputs_in,
+    module_dtype,
+    module_in,
+    precision_notes,
+)
 from meshwright.capture.program import Program
 from meshwright.capture.symbolic_sizes import BATCH_WITNESS, SMALLEST_WITNESS, Witness
 from meshwright.capture.trace_errors import quiet, trace_error
 from meshwright.schema import Graph
 from meshwright.schema.errors import MeshwrightError
-
-Inputs = Mapping[str, torch.Tensor] | Sequence[torch.Tensor]
 
 
 def capture_module(
@@ -29,6 +36,8 @@ def capture_module(
     labels: Iterable[str] = (),
     limits: Mapping[str, int] | None = None,
     constants: Iterable[int] = (),
+    dtype: DType | None = None,
+    autocast: DType | None = None,
 ) -> Graph:
     """The graph of one forward pass, which returns the loss or a tuple that starts with it.
 
@@ -39,14 +48,25 @@ def capture_module(
     limits: the largest traced size of a symbol, such as the length of a position table.
     constants: numbers of the model other than dims of its parameters; the primes of symbols avoid
     them.
+    dtype: that of all floating parameters, buffers and inputs, as `module.to(dtype)` gives it.
+    autocast: the dtype of an autocast region around the forward pass.
     """
     dims = [size for tensor in _tensors(module) for size in tensor.shape]
     ceilings = {
         symbol: min(BATCH_WITNESS, (limits or {}).get(symbol, BATCH_WITNESS)) for symbol in symbols
     }
     empty = _without_weights(module)
-    numbers = [*dims, *constants]
-    trace = partial(_traced, empty, example_inputs, numbers=numbers, symbols=symbols)
+    if dtype is not None:
+        empty = module_in(module_dtype(dtype), empty)
+        example_inputs = inputs_in(module_dtype(dtype), example_inputs)
+    trace = partial(
+        _traced,
+        empty,
+        example_inputs,
+        numbers=[*dims, *constants],
+        symbols=symbols,
+        autocast=None if autocast is None else autocast_dtype(autocast),
+    )
     try:
         program = trace(ceilings)
     except MeshwrightError:
@@ -65,6 +85,7 @@ def capture_module(
     for value in program.sources:
         if value.role == "input" and (value.name in label_names or is_label(value.name)):
             value.role = "label"
+    program.notes += precision_notes(program)
     return finalize_program(program, PASSES, name=name, symbols=symbols)
 
 
@@ -75,12 +96,13 @@ def _traced(
     *,
     numbers: Iterable[int],
     symbols: Mapping[str, int],
+    autocast: torch.dtype | None,
 ) -> Program:
     """The program of a forward pass at primes of at most these ceilings for the symbols."""
     witness = Witness.choose(ceilings, numbers, values=symbols)
     arguments = example_inputs(witness.primes)
     with quiet():
-        return export_program(module, arguments, witness=witness)
+        return export_program(module, arguments, witness=witness, autocast=autocast)
 
 
 def _tensors(module: torch.nn.Module) -> list[torch.Tensor]:
