@@ -2,8 +2,9 @@
 
 PyTorch casts below the level at which torch.export records ops, and only for tensors on a device of
 the region. Here a function mode calls `to` for the arguments of an op instead, so that a trace on
-the meta device has the casts and dtypes of an accelerator. A float32 parameter is cast once in a
-region, as PyTorch's cache of weights does.
+the meta device has the casts and dtypes of an accelerator. A tensor is cast once for all its readers
+in a region: a float32 parameter as in PyTorch's cache of weights, an activation as in compiled
+programs.
 """
 
 from __future__ import annotations
@@ -33,11 +34,11 @@ _CASTABLE = (torch.float32, torch.bfloat16, torch.float16)
 
 @dataclass(frozen=True, slots=True)
 class _Region:
-    """An autocast region: its low dtype, and whether it casts and keeps the casts of weights."""
+    """An autocast region: its low dtype, and whether it casts and keeps the casts."""
 
     dtype: torch.dtype
     enabled: bool
-    keeps_weights: bool = True
+    keeps_casts: bool = True
 
 
 class AutocastRegions:
@@ -46,7 +47,7 @@ class AutocastRegions:
     def __init__(self) -> None:
         self.notes: list[str] = []
         self._regions = [_Region(torch.get_autocast_dtype(_ACCELERATOR), enabled=False)]
-        self._weights: dict[tuple[int, torch.dtype], tuple[T, T]] = {}
+        self._casts: dict[tuple[int, int, torch.dtype], tuple[T, T]] = {}
 
     def enter(self, region: _Region, device_type: str) -> None:
         if device_type == "cpu" and region.enabled and CPU_NOTE not in self.notes:
@@ -57,7 +58,7 @@ class AutocastRegions:
     def leave(self) -> None:
         self._regions.pop()
         if len(self._regions) == 1:
-            self._weights.clear()
+            self._casts.clear()
         self._announce()
 
     @property
@@ -67,16 +68,15 @@ class AutocastRegions:
         return region.dtype if region.enabled else None
 
     def cast(self, tensor: T, dtype: torch.dtype) -> T:
-        """A floating tensor in a dtype, others as they are; cached for a float32 parameter."""
+        """A floating tensor in a dtype, others as they are. The cast of a tensor is kept."""
         if tensor.dtype not in _CASTABLE or tensor.dtype == dtype:
             return tensor
-        is_weight = tensor.requires_grad and tensor.is_leaf and tensor.dtype == torch.float32
-        if not (is_weight and self._regions[-1].keeps_weights and torch.is_grad_enabled()):
+        if not self._regions[-1].keeps_casts or not torch.is_grad_enabled():
             return tensor.to(dtype)
-        key = (id(tensor), dtype)
-        if key not in self._weights:
-            self._weights[key] = (tensor, tensor.to(dtype))
-        return self._weights[key][1]
+        key = (id(tensor), tensor._version, dtype)
+        if key not in self._casts:
+            self._casts[key] = (tensor, tensor.to(dtype))
+        return self._casts[key][1]
 
     def _announce(self) -> None:
         """Set PyTorch's state, which programs and `custom_fwd` read."""
