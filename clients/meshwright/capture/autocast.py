@@ -2,9 +2,8 @@
 
 PyTorch casts below the level at which torch.export records ops, and only for tensors on a device of
 the region. Here a function mode calls `to` for the arguments of an op instead, so that a trace on
-the meta device has the casts and dtypes of an accelerator. A tensor is cast once for all its readers
-in a region: a float32 parameter as in PyTorch's cache of weights, an activation as in compiled
-programs.
+the meta device has the casts and dtypes of an accelerator. A tensor is cast once for all readers in
+a region: a parameter as in PyTorch's cache of weights, an activation as in compiled programs.
 """
 
 from __future__ import annotations
@@ -154,10 +153,9 @@ def _regions_of_transformers() -> Iterator[None]:
         return original(_ACCELERATOR if device_type == "meta" else device_type, *args, **keywords)
 
     with ExitStack() as stack:
-        for name, module in list(sys.modules.items()):
-            if original is not None and name.startswith("transformers."):
-                if vars(module).get("maybe_autocast") is original:
-                    stack.enter_context(_replaced(module, "maybe_autocast", maybe_autocast))
+        for module in list(sys.modules.values()) if original is not None else ():
+            if getattr(module, "__dict__", {}).get("maybe_autocast") is original:
+                stack.enter_context(_replaced(module, "maybe_autocast", maybe_autocast))
         yield
 
 

@@ -45,7 +45,7 @@ def autocast_dtype(dtype: DType) -> torch.dtype:
 def _dtype(dtype: DType, option: str, known: Mapping[str, torch.dtype]) -> torch.dtype:
     name = str(dtype).removeprefix("torch.")
     if name not in known:
-        raise GraphError(f"{option} {name!r} is none of {', '.join(known)}")
+        raise GraphError(f"{option} has no dtype {name!r}. Use {', '.join(known)}")
     return known[name]
 
 

@@ -22,8 +22,7 @@ def weight_casts(problem: Problem) -> frozenset[int]:
     return frozenset(
         position
         for position, op in enumerate(problem.ops)
-        if op.op.kind == CAST
-        and problem.tensors[op.inputs[0].tensor].tensor.role == "parameter"
+        if op.op.kind == CAST and problem.tensors[op.inputs[0].tensor].tensor.role == "parameter"
     )
 
 
