@@ -13,6 +13,7 @@ from torch.overrides import TorchFunctionMode
 
 from meshwright.capture.aten import CONVERTERS, AtenCall, dtype_name
 from meshwright.capture.aten.call import arguments_by_name, result_values
+from meshwright.capture.autocast import autocast_regions
 from meshwright.capture.checkpoint_calls import checkpoint_notes
 from meshwright.capture.program import Node, Program, Value
 from meshwright.capture.symbolic_sizes import Witness
@@ -83,13 +84,17 @@ def export_program(
     arguments: Mapping[str, Any] | Sequence[Any],
     *,
     witness: Witness,
+    autocast: torch.dtype | None = None,
 ) -> Program:
-    """Trace one forward pass without running it; a scalar first output is the loss."""
+    """Trace one forward pass without running it; a scalar first output is the loss.
+
+    autocast: the low dtype of an autocast region around the whole pass.
+    """
     named = arguments if isinstance(arguments, Mapping) else {}
     positional = () if isinstance(arguments, Mapping) else arguments
-    with checkpoint_notes() as notes:
+    with checkpoint_notes() as notes, autocast_regions(autocast) as regions:
         exported = export_module(module, positional, named)
-    return read_export(module, exported, witness=witness, notes=notes)
+    return read_export(module, exported, witness=witness, notes=[*notes, *regions.notes])
 
 
 def export_module(

@@ -14,6 +14,7 @@ import transformers
 from meshwright.capture.hf_inputs import HeadInputs
 from meshwright.capture.hf_keys import unread_keys
 from meshwright.capture.module import capture_module
+from meshwright.capture.precision import DType, module_dtype
 from meshwright.capture.selective_scan import scans_as_ops
 from meshwright.schema import Graph
 from meshwright.schema.errors import GraphError, MeshwrightError
@@ -40,23 +41,30 @@ def capture_hf(
     batch: int,
     seq: int | None = None,
     name: str | None = None,
+    dtype: DType | None = None,
+    autocast: DType | None = None,
 ) -> Graph:
     """The training graph (forward with labels and loss) of a `config.json`.
 
     The head is the first of `architectures`, or the usual head of the model type. Parameters have
     the config's dtype, by default bfloat16; dropout and masks on spectrograms are off. `seq` is the
     sequence length of a text model, by default its maximum, for both encoder and decoder. For an
-    audio model it is the number of samples; image models ignore it.
+    audio model it is the number of samples; image models ignore it. `dtype` replaces the config's;
+    with `autocast`, as in `capture_module`, parameters are float32 by default.
     """
     settings, origin = _settings(config)
     model_config = build_config(settings)
     unread = unread_keys(settings, model_config.model_type)
     head = head_of(settings, model_config)
-    dtype = _dtype(settings)
+    if dtype is None and autocast is not None:
+        dtype = torch.float32
+    model_dtype = _dtype(settings) if dtype is None else module_dtype(dtype)
     with _graph_errors("cannot build", head), torch.device("meta"):
-        model = head._from_config(model_config, dtype=dtype, attn_implementation=attention_of(head))
+        model = head._from_config(
+            model_config, dtype=model_dtype, attn_implementation=attention_of(head)
+        )
     model.train()
-    inputs = HeadInputs(head, model_config, dtype, batch=batch, seq=seq)
+    inputs = HeadInputs(head, model_config, model_dtype, batch=batch, seq=seq)
     with _graph_errors("cannot trace", head), scans_as_ops(head):
         graph = capture_module(
             model,
@@ -65,6 +73,7 @@ def capture_hf(
             limits=inputs.limits,
             constants=list(numbers_of(model_config.to_dict())),
             name=name or settings.get("_name_or_path") or origin or model_config.model_type,
+            autocast=autocast,
         )
     if graph.loss is None:
         raise GraphError(f"{head.__name__} returned no loss for its labels")

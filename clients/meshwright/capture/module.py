@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 
 import torch
@@ -12,13 +12,20 @@ from meshwright.capture.decompose import passes_with_decomposition
 from meshwright.capture.export import export_program
 from meshwright.capture.finalize import finalize_program, is_label
 from meshwright.capture.op_rules.find import RuleSearch, operator_name
+from meshwright.capture.precision import (
+    DType,
+    Inputs,
+    autocast_dtype,
+    inputs_in,
+    loss_notes,
+    module_dtype,
+    module_in,
+)
 from meshwright.capture.program import Program
 from meshwright.capture.symbolic_sizes import BATCH_WITNESS, SMALLEST_WITNESS, Witness
 from meshwright.capture.trace_errors import quiet, trace_error
 from meshwright.schema import Graph
 from meshwright.schema.errors import MeshwrightError
-
-Inputs = Mapping[str, torch.Tensor] | Sequence[torch.Tensor]
 
 
 def capture_module(
@@ -31,6 +38,8 @@ def capture_module(
     limits: Mapping[str, int] | None = None,
     constants: Iterable[int] = (),
     rules: Mapping[str, str] | None = None,
+    dtype: DType | None = None,
+    autocast: DType | None = None,
 ) -> Graph:
     """The graph of one forward pass, which returns the loss or a tuple that starts with it.
 
@@ -43,6 +52,8 @@ def capture_module(
     them.
     rules: sharding rules of ops without a canonical kind, by operator, such as
     `{"mylib::norm": "b s [h], [h] -> b s [h]"}` (`meshwright.capture.op_rules.statement`).
+    dtype: that of all floating parameters, buffers and inputs, as `module.to(dtype)` gives it.
+    autocast: the dtype of an autocast region around the forward pass.
     """
     stated = dict(rules or {})
     dims = [size for tensor in _tensors(module) for size in tensor.shape]
@@ -50,8 +61,17 @@ def capture_module(
         symbol: min(BATCH_WITNESS, (limits or {}).get(symbol, BATCH_WITNESS)) for symbol in symbols
     }
     empty = _without_weights(module)
-    numbers = [*dims, *constants]
-    trace = partial(_traced, empty, example_inputs, numbers=numbers, symbols=symbols)
+    if dtype is not None:
+        empty = module_in(module_dtype(dtype), empty)
+        example_inputs = inputs_in(module_dtype(dtype), example_inputs)
+    trace = partial(
+        _traced,
+        empty,
+        example_inputs,
+        numbers=[*dims, *constants],
+        symbols=symbols,
+        autocast=None if autocast is None else autocast_dtype(autocast),
+    )
     try:
         program = trace(ceilings)
     except MeshwrightError:
@@ -70,6 +90,7 @@ def capture_module(
     for value in program.sources:
         if value.role == "input" and (value.name in label_names or is_label(value.name)):
             value.role = "label"
+    program.notes += loss_notes(program)
     return finalize_program(
         program,
         passes_with_decomposition(_kinds_of(stated, program)),
@@ -92,12 +113,13 @@ def _traced(
     *,
     numbers: Iterable[int],
     symbols: Mapping[str, int],
+    autocast: torch.dtype | None,
 ) -> Program:
     """The program of a forward pass at primes of at most these ceilings for the symbols."""
     witness = Witness.choose(ceilings, numbers, values=symbols)
     arguments = example_inputs(witness.primes)
     with quiet():
-        return export_program(module, arguments, witness=witness)
+        return export_program(module, arguments, witness=witness, autocast=autocast)
 
 
 def _tensors(module: torch.nn.Module) -> list[torch.Tensor]:

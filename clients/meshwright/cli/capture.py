@@ -11,6 +11,7 @@ import typer
 
 from meshwright.cli.consoles import notices
 from meshwright.cli.output import save, writable
+from meshwright.reports.precision import graph_precision
 from meshwright.schema import Graph, GraphError, Unavailable
 
 capture = typer.Typer(help="Capture a model as a graph.", no_args_is_help=True)
@@ -20,6 +21,19 @@ Output = Annotated[
     typer.Option("-o", "--output", help="Graph file: .json, .gz or .zst.", callback=writable),
 ]
 Batch = Annotated[int, typer.Option(help="Global batch.")]
+Seq = Annotated[int | None, typer.Option(help="Sequence length: the recipe's symbol `seq`.")]
+Sizes = Annotated[
+    list[str] | None,
+    typer.Option("--size", help="Size of a symbol of the recipe: frames=64. Repeatable."),
+]
+DTypeOption = Annotated[
+    str | None,
+    typer.Option("--dtype", help="Dtype of parameters and floating inputs, such as bfloat16."),
+]
+Autocast = Annotated[
+    str | None,
+    typer.Option(help="Dtype of an autocast region around the forward pass: bfloat16 or float16."),
+]
 
 
 @capture.command()
@@ -28,9 +42,16 @@ def hf(
     batch: Batch,
     seq: Annotated[int, typer.Option(help="Sequence length.")],
     output: Output,
+    dtype: DTypeOption = None,
+    autocast: Autocast = None,
 ) -> None:
-    """Capture a Hugging Face model from its configuration, without weights."""
-    _write(_captured("capture_hf", config, batch=batch, seq=seq), output)
+    """Capture a Hugging Face model from its configuration, without weights.
+
+    Parameters have the configuration's dtype, or float32 under --autocast.
+    """
+    precision = {"dtype": dtype, "autocast": autocast}
+    graph = _captured("capture_hf", config, batch=batch, seq=seq, **precision)
+    _write(graph, output, *_precision(graph))
 
 
 @capture.command()
@@ -38,13 +59,25 @@ def torch(
     factory: Annotated[str, typer.Argument(help="pkg.module:function that makes the model.")],
     batch: Batch,
     output: Output,
+    seq: Seq = None,
+    size: Sizes = None,
+    dtype: DTypeOption = None,
+    autocast: Autocast = None,
 ) -> None:
     """Capture a PyTorch model that a function of yours makes, without weights.
 
     The function returns a meshwright.capture.Recipe; its module is looked for in this folder first.
     """
     sys.path.insert(0, "")  # as `python -m` does; a console script has its own folder there
-    _write(_captured("capture_factory", factory, batch=batch), output)
+    graph = _captured(
+        "capture_factory",
+        factory,
+        batch=batch,
+        sizes=_symbol_sizes(seq, size),
+        dtype=dtype,
+        autocast=autocast,
+    )
+    _write(graph, output, *_precision(graph))
 
 
 @capture.command()
@@ -64,6 +97,8 @@ def jax(
     factory: Annotated[str, typer.Argument(help="pkg.module:function that makes the recipe.")],
     batch: Batch,
     output: Output,
+    seq: Seq = None,
+    size: Sizes = None,
 ) -> None:
     """Capture a JAX function that a function of yours names, without arrays.
 
@@ -71,7 +106,8 @@ def jax(
     first. Annotations of shardings come out as pins for `meshwright plan --pin`.
     """
     sys.path.insert(0, "")  # as `python -m` does; a console script has its own folder there
-    _write(_captured("capture_jax", factory, batch=batch), output)
+    sizes = _symbol_sizes(seq, size)
+    _write(_captured("capture_jax", factory, batch=batch, sizes=sizes), output)
 
 
 @capture.command()
@@ -79,6 +115,8 @@ def mindspore(
     factory: Annotated[str, typer.Argument(help="pkg.module:function that makes the recipe.")],
     batch: Batch,
     output: Output,
+    seq: Seq = None,
+    size: Sizes = None,
 ) -> None:
     """Capture a MindSpore network, operator for operator, as MindSpore compiles it on the CPU.
 
@@ -86,7 +124,8 @@ def mindspore(
     folder first. Strategies of primitives come out as pins for `meshwright plan --pin`.
     """
     sys.path.insert(0, "")  # as `python -m` does; a console script has its own folder there
-    _write(_captured("capture_mindspore", factory, batch=batch), output)
+    sizes = _symbol_sizes(seq, size)
+    _write(_captured("capture_mindspore", factory, batch=batch, sizes=sizes), output)
 
 
 def _sizes(given: list[str]) -> dict[str, int]:
@@ -97,6 +136,16 @@ def _sizes(given: list[str]) -> dict[str, int]:
             raise GraphError(f"--size {item!r} is not of the form NAME=NUMBER")
         sizes[name] = int(number)
     return sizes
+
+
+def _symbol_sizes(seq: int | None, given: list[str] | None) -> dict[str, int]:
+    """The sizes of `--seq` and `--size`; GraphError for a symbol that both give."""
+    sizes = _sizes(given or [])
+    if seq is None:
+        return sizes
+    if "seq" in sizes:
+        raise GraphError("--seq and --size seq=... are given. Leave one of the two out")
+    return {**sizes, "seq": seq}
 
 
 def _captured(name: str, *arguments: Any, **options: Any) -> Graph:
@@ -113,12 +162,17 @@ def _captured(name: str, *arguments: Any, **options: Any) -> Graph:
     return graph
 
 
-def _write(graph: Graph, output: Path) -> None:
+def _precision(graph: Graph) -> list[str]:
+    note = graph_precision(graph)
+    return [] if note is None else [note]
+
+
+def _write(graph: Graph, output: Path, *notes: str) -> None:
     save(output, graph)
     notices().print(
         f"wrote {output}: {len(graph.ops):,} ops, {len(graph.tensors):,} tensors, {graph.id}",
         markup=False,
         soft_wrap=True,
     )
-    for note in graph.notes:
+    for note in (*graph.notes, *notes):
         notices().print(f"note: {note}", markup=False, soft_wrap=True)

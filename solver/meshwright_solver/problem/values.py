@@ -16,6 +16,7 @@ from meshwright_solver.problem.op_info import OpInfo
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.saved_tensors import saves_of
 from meshwright_solver.problem.shardable_slots import Reader, Root, Shardable
+from meshwright_solver.problem.weight_casts import weight_casts
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ class Values:
     """All values of a problem. views: positions of view ops.
 
     By op: shardable: its shardable parts. saved_inputs: the inputs that its backward pass needs.
-    looks: its look, as `Shardable` numbers it.
+    looks: its look, as `Shardable` numbers it. weight_casts: positions of casts of parameters.
     """
 
     values: tuple[ProblemValue, ...]
@@ -90,6 +91,7 @@ class Values:
     shardable: tuple[frozenset[int], ...]
     saved_inputs: tuple[tuple[int, ...], ...]
     looks: tuple[int, ...]
+    weight_casts: frozenset[int]
 
 
 @uncollected
@@ -158,6 +160,7 @@ def find_values(problem: Problem) -> Values:
         tuple(shardable.parts),
         tuple([op_saves.inputs for op_saves in saves]),
         tuple(shardable.looks),
+        weight_casts(problem),
     )
 
 

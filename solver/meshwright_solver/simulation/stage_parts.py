@@ -15,6 +15,7 @@ from meshwright_solver.evaluation.accounting.assignment_of_plan import assignmen
 from meshwright_solver.evaluation.accounting.ledger import Ledger, ledger_of
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.values import ProblemValue
+from meshwright_solver.problem.weight_casts import running_order
 from meshwright_solver.rules.op_knowledge import RECEIVE
 from meshwright_solver.simulation.collectives import CollectiveTasks
 from meshwright_solver.simulation.redistributions import Moves
@@ -74,8 +75,18 @@ class StageParts:
 
     @cached_property
     def order(self) -> list[int]:
-        """Positions of the ops in topological order."""
-        return sorted(self.assignment.ops)
+        """Positions of the ops in the order in which they run."""
+        places = np.array(sorted(self.assignment.ops), dtype=np.int64)
+        is_cast = np.isin(places, [*self.models.values.weight_casts])
+        if not is_cast.any():
+            return places.tolist()
+        first = np.full(len(places), len(places), dtype=np.int64)
+        for value in self.models.values.values:
+            if value.producer is not None and value.producer[0] in self.models.values.weight_casts:
+                readers = [position for position, _ in value.readers]
+                place, *ranks = np.searchsorted(places, [value.producer[0], *readers]).tolist()
+                first[place] = min([int(first[place]), *ranks])
+        return places[running_order(is_cast, first)].tolist()
 
     @cached_property
     def passes_ns(self) -> dict[int, tuple[float, float, float]]:

@@ -18,6 +18,7 @@ from meshwright.capture.jax.pytree import named_leaves
 from meshwright.capture.jax.reader import JaxprReader
 from meshwright.capture.passes import TORCH_FREE
 from meshwright.capture.program import Value
+from meshwright.capture.symbol_values import symbol_values
 from meshwright.capture.symbolic_sizes import Witness
 from meshwright.schema import Graph
 from meshwright.schema.errors import GraphError
@@ -45,18 +46,20 @@ class JaxRecipe:
     limits: Mapping[str, int] = field(default_factory=dict)
 
 
-def capture_jax(recipe: JaxRecipe | str, *, batch: int | None = None) -> Graph:
+def capture_jax(
+    recipe: JaxRecipe | str,
+    *,
+    batch: int | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> Graph:
     """The graph of one forward pass; a scalar first result is the loss.
 
     Capture reads the jaxpr before lowering, independent of a platform. Sharding annotations become
-    notes that start with `pin `, for the option `--pin`.
+    notes that start with `pin `, for the option `--pin`. sizes: values of the recipe's symbols,
+    `batch` among them.
     """
     loaded = _load_recipe(recipe) if isinstance(recipe, str) else recipe
-    if batch is not None and "batch" not in loaded.symbols:
-        raise GraphError(
-            f"{loaded.name}: the recipe has no symbol 'batch' for {batch} to stand for"
-        )
-    symbols = {**loaded.symbols, **({} if batch is None else {"batch": batch})}
+    symbols = symbol_values(loaded.symbols, batch=batch, sizes=sizes, recipe=loaded.name)
     small = loaded.arguments(dict.fromkeys(symbols, 1))
     dims = [size for leaf in jax.tree.leaves(small) for size in leaf.shape]
     limits = {name: loaded.limits.get(name, _LARGEST_WITNESS) for name in symbols}

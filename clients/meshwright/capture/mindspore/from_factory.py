@@ -11,6 +11,7 @@ from mindspore import nn
 from meshwright.capture.import_by_name import named_function
 from meshwright.capture.mindspore.compiled import compile_network
 from meshwright.capture.mindspore.reader import MindSporeReader
+from meshwright.capture.symbol_values import symbol_values
 from meshwright.capture.symbolic_sizes import BATCH_WITNESS, Witness
 from meshwright.schema import Graph, GraphError
 
@@ -32,18 +33,21 @@ class MindSporeRecipe:
     limits: Mapping[str, int] = field(default_factory=dict)
 
 
-def capture_mindspore(recipe: MindSporeRecipe | str, *, batch: int | None = None) -> Graph:
+def capture_mindspore(
+    recipe: MindSporeRecipe | str,
+    *,
+    batch: int | None = None,
+    sizes: Mapping[str, int] | None = None,
+) -> Graph:
     """The graph of one forward pass that MindSpore compiles for one device, one op per operator.
 
     An op's name is MindSpore's full name, and its module is the path of its primitive. Strategies
     of primitives (`.shard()`) become notes that start with `pin `, for the option `--pin`.
+
+    sizes: values of the recipe's symbols, `batch` among them.
     """
     loaded = _load_recipe(recipe) if isinstance(recipe, str) else recipe
-    if batch is not None and "batch" not in loaded.symbols:
-        raise GraphError(
-            f"{loaded.name}: the recipe has no symbol 'batch' for {batch} to stand for"
-        )
-    symbols = {**loaded.symbols, **({} if batch is None else {"batch": batch})}
+    symbols = symbol_values(loaded.symbols, batch=batch, sizes=sizes, recipe=loaded.name)
     small = loaded.network(dict.fromkeys(symbols, 1))
     dims = [size for parameter in small.get_parameters() for size in parameter.shape]
     limits = {name: loaded.limits.get(name, BATCH_WITNESS) for name in symbols}

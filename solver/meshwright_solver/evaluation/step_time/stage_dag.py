@@ -12,6 +12,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from meshwright_solver.common.arrays import FloatArray, IntArray
 from meshwright_solver.common.identity_keys import IdentityKey
@@ -49,6 +50,7 @@ from meshwright_solver.evaluation.step_time.columns import (
     VALUE_COLUMNS,
     VALUE_PRODUCER,
 )
+from meshwright_solver.evaluation.step_time.op_order import ranks_of, with_casts_ahead
 from meshwright_solver.layouts.redistribution import Path, Redistributions
 from meshwright_solver.problem.values import ProblemValue
 from meshwright_solver.strategies.fusion import BUCKET_BYTES
@@ -147,6 +149,7 @@ class _StageDagWriter:
     ops: list[IntArray] = field(default_factory=list)
     ns: list[FloatArray] = field(default_factory=list)
     at: list[IntArray] = field(default_factory=list)
+    casts: list[NDArray[np.bool_]] = field(default_factory=list)
     edges: list[IntArray] = field(default_factory=list)
     values: list[IntArray] = field(default_factory=list)
     host: list[FloatArray] = field(default_factory=list)
@@ -168,14 +171,15 @@ class _StageDagWriter:
             self._part(part)
         at = np.concatenate([_EMPTY, *self.at])
         order = np.argsort(at, kind="stable")
-        ops = _stack(self.ops, OP_COLUMNS)[order]
-        ns = np.concatenate([np.zeros((0, 3)), *self.ns])[order]
+        ns = np.concatenate([np.zeros((0, 3)), *self.ns])
         edges = _stack(self.edges, EDGE_COLUMNS)
         values = _stack(self.values, VALUE_COLUMNS)
-        ranks = np.full(int(at.max(initial=0)) + 1, NOBODY, dtype=np.int64)
-        ranks[at[order]] = np.arange(len(order))
-        edges[:, EDGE_READER] = ranks[edges[:, EDGE_READER]]
         producer = values[:, VALUE_PRODUCER]
+        casts = np.concatenate([np.zeros(0, dtype=np.bool_), *self.casts])
+        order = with_casts_ahead(order, at, casts, edges, producer)
+        ops, ns = _stack(self.ops, OP_COLUMNS)[order], ns[order]
+        ranks = ranks_of(at, order)
+        edges[:, EDGE_READER] = ranks[edges[:, EDGE_READER]]
         producer[:] = np.where(producer >= 0, ranks[producer], NOBODY)
         edges = edges[np.lexsort((edges[:, EDGE_PORT], edges[:, EDGE_READER]))]
         nothing = np.zeros(0, dtype=np.int64)
@@ -213,6 +217,7 @@ class _StageDagWriter:
         known = np.array([*share.ops, *np.setdiff1d(readers, share.ops).tolist()], dtype=np.int64)
         position_at = np.full(len(ops) + 1, NOBODY, dtype=np.int64)  # the last entry is NOBODY
         names = [ops[k].name for k in known.tolist()]
+        is_cast = np.isin(share.ops, [*models.values.weight_casts])
         for renamed in part.copies:
             copy_names = [renamed.get(name, name) for name in names] if renamed else names
             at = np.array([self.place[name] for name in copy_names], dtype=np.int64)
@@ -224,6 +229,7 @@ class _StageDagWriter:
                 for name in copy_names[: len(numbers)]
             ]
             self.at.append(at[: len(numbers)])
+            self.casts.append(is_cast)
             self.ns.append(ns[numbers])
             segments = np.array(again, dtype=np.int64).reshape(-1, OP_COLUMNS - OP_SEGMENT)
             self.ops.append(np.concatenate([columns[numbers], segments], axis=1))

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
 
+from meshwright.runtime.torch.autocast import autocast_dtypes
 from meshwright.runtime.torch.module_check.graph_difference import GraphDifference, first_difference
 from meshwright.runtime.torch.module_check.loss_comparison import NotComparable, compare_loss
 from meshwright.runtime.torch.module_check.module_trace import (
@@ -109,10 +110,12 @@ def _settings(
     module: torch.nn.Module, graph: Graph, symbols: Mapping[str, int]
 ) -> Iterator[TraceSettings]:
     """The settings that captures may have had, the most probable first."""
-    if is_of_transformers(module):
-        yield transformers_settings(module, graph)
-    yield TraceSettings()
-    yield from fallback_settings(TraceSettings(), symbols)
+    for autocast in (*autocast_dtypes(graph), None):
+        if is_of_transformers(module):
+            yield replace(transformers_settings(module, graph), autocast=autocast)
+        plain = TraceSettings(autocast=autocast)
+        yield plain
+        yield from fallback_settings(plain, symbols)
 
 
 def _difference(

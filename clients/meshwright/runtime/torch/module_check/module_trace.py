@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from meshwright.capture.autocast import autocast_regions
 from meshwright.capture.decompose import passes_with_decomposition
 from meshwright.capture.export import export_module, read_export
 from meshwright.capture.finalize import finalize_program
@@ -33,6 +34,7 @@ class TraceSettings:
     constants  numbers that the primes of symbols avoid, beside the dims of tensors
     named      further arguments of the forward
     patches    the context of the trace
+    autocast   the dtype of an autocast region around the forward
     prepare    changes the copy of the module that is traced
     """
 
@@ -42,6 +44,7 @@ class TraceSettings:
     named: Mapping[str, Any] = field(default_factory=dict)
     patches: Callable[[], AbstractContextManager[None]] = nullcontext
     prepare: Callable[[torch.nn.Module], None] = lambda copy: None  # noqa: ARG005
+    autocast: torch.dtype | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,8 @@ def trace_module(
     arguments = forward_arguments(copy, graph, value)
     named = {**arguments.named, **settings.named}
     try:
-        with settings.patches(), autograd_functions() as functions:
+        regions = autocast_regions(settings.autocast)
+        with settings.patches(), autograd_functions() as functions, regions:
             exported = export_module(copy, arguments.positional, named)
             stops = stopped_gradients(exported, copy)
             program = read_export(copy, exported, witness=witness)
