@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 from meshwright.capture.aten import CONVERTERS, AtenCall, dtype_name
 from meshwright.capture.checkpoint_calls import checkpoint_notes
 from meshwright.capture.program import Node, Program, Value
+from meshwright.capture.recurrent_calls import is_recurrent, recurrent_layers, refuse_packed
 from meshwright.capture.symbolic_sizes import Witness
 from meshwright.schema.errors import GraphError
 from meshwright.schema.graph import Role
@@ -38,8 +39,10 @@ NO_LOSS = (
 _VIEW_KINDS = frozenset({"reshape", "transpose", "expand", "slice", "split"})
 
 
-class _NumbersAsOps(TorchFunctionMode):
-    """Mode that converts tensors of literal numbers to ops, because meta tensors lose the numbers.
+class _CallsAsOps(TorchFunctionMode):
+    """Mode that converts literal numbers and recurrent layers to ops.
+
+    Meta tensors lose the numbers of literals, and recurrent layers would run step by step.
 
     A tensor of one number becomes `full`; consecutive indices, x[:, [3, 4]], become a slice.
     """
@@ -54,6 +57,9 @@ class _NumbersAsOps(TorchFunctionMode):
             return torch.full((), args[0], **keywords)
         if func is torch.Tensor.__getitem__:
             args = (args[0], _without_lists(args[1]))
+        refuse_packed(func)
+        if is_recurrent(func):
+            return recurrent_layers(func, args)
         return func(*args, **keywords)
 
 
@@ -99,7 +105,7 @@ def export_module(
         # tracing raises deprecation warnings inside torch
         warnings.simplefilter("ignore")
         # most forward functions create tensors without naming a device
-        with torch.device("meta"), _NumbersAsOps():
+        with torch.device("meta"), _CallsAsOps():
             return torch.export.export(module, tuple(positional), dict(named), strict=False)
 
 

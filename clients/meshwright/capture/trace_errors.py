@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
 from io import StringIO
 from pathlib import Path
@@ -51,7 +51,16 @@ def trace_error(failure: Exception, module: torch.nn.Module) -> GraphError:
 
 def _source_line(failure: BaseException) -> str:
     """The innermost line of the traced program that is not PyTorch's, as ` at FILE:LINE: TEXT`."""
-    for frame in reversed([frame for error in _chain(failure) for frame in _frames(error)]):
+    return _line_of([frame for error in _chain(failure) for frame in _frames(error)])
+
+
+def current_line() -> str:
+    """The innermost line of the traced program that runs now, in the same form."""
+    return _line_of(traceback.extract_stack())
+
+
+def _line_of(frames: Sequence[traceback.FrameSummary]) -> str:
+    for frame in reversed(frames):
         path = Path(frame.filename).resolve()
         is_standard = path.is_relative_to(_STANDARD) and not path.is_relative_to(_PACKAGES)
         is_tracer = any(path.is_relative_to(folder) for folder in _TRACERS)

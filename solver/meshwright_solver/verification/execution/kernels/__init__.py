@@ -28,6 +28,7 @@ from meshwright_solver.verification.execution.kernels.movement import MOVEMENT
 from meshwright_solver.verification.execution.kernels.normalisation import NORMALISATIONS
 from meshwright_solver.verification.execution.kernels.product import PRODUCTS
 from meshwright_solver.verification.execution.kernels.quantisation import QUANTISATION
+from meshwright_solver.verification.execution.kernels.recurrent import RECURRENT
 from meshwright_solver.verification.execution.kernels.reduction import REDUCTIONS
 from meshwright_solver.verification.execution.kernels.resampling import RESAMPLING
 from meshwright_solver.verification.execution.kernels.routing import ROUTING
@@ -65,6 +66,7 @@ KERNELS: Mapping[str, OpKernel] = {
     **QUANTISATION,
     **VISION,
     **CACHE,
+    **RECURRENT,
     **ROUTING,
 }
 
