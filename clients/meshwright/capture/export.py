@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch.overrides import TorchFunctionMode
 from meshwright.capture.aten import CONVERTERS, AtenCall, dtype_name
 from meshwright.capture.checkpoint_calls import checkpoint_notes
 from meshwright.capture.program import Node, Program, Value
-from meshwright.capture.recurrent_calls import is_recurrent, recurrent_layers, refuse_packed
+from meshwright.capture.recurrent_calls import is_recurrent, recurrent_call, refuse_packed
 from meshwright.capture.symbolic_sizes import Witness
 from meshwright.schema.errors import GraphError
 from meshwright.schema.graph import Role
@@ -59,7 +60,7 @@ class _CallsAsOps(TorchFunctionMode):
             args = (args[0], _without_lists(args[1]))
         refuse_packed(func)
         if is_recurrent(func):
-            return recurrent_layers(func, args)
+            return recurrent_call(func, args)
         return func(*args, **keywords)
 
 
@@ -104,9 +105,16 @@ def export_module(
     with warnings.catch_warnings():
         # tracing raises deprecation warnings inside torch
         warnings.simplefilter("ignore")
-        # most forward functions create tensors without naming a device
-        with torch.device("meta"), _CallsAsOps():
+        with tracing_modes():
             return torch.export.export(module, tuple(positional), dict(named), strict=False)
+
+
+@contextmanager
+def tracing_modes() -> Iterator[None]:
+    """The meta device and the modes under which forward functions are traced."""
+    # most forward functions create tensors without naming a device
+    with torch.device("meta"), _CallsAsOps():
+        yield
 
 
 def read_export(

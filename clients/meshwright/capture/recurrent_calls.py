@@ -1,6 +1,7 @@
-"""Recurrent layers of PyTorch as one call each while they are traced.
+"""Recurrent layers and cells of PyTorch as one op each while they are traced.
 
-PyTorch runs them step by step on the meta device, which takes minutes at the traced length.
+On the meta device PyTorch runs layers step by step, which takes minutes at the traced length, and
+cells in some ten ops.
 """
 
 from __future__ import annotations
@@ -24,6 +25,12 @@ _SCHEMA = (
 )
 
 
+_CELL_SCHEMA = (
+    "(Tensor input, Tensor[] hx, Tensor w_ih, Tensor w_hh, Tensor? b_ih=None, Tensor? b_hh=None) "
+    "-> Tensor[]"
+)
+
+
 def _op(name: str, function: Callable[..., tuple[T, ...]]) -> Callable[..., Sequence[T]]:
     """An op of PyTorch's own schema, but for `hx`, which is a list in all of them."""
 
@@ -40,24 +47,48 @@ def _op(name: str, function: Callable[..., tuple[T, ...]]) -> Callable[..., Sequ
     return op
 
 
+def _cell_op(name: str, function: Callable[..., Any]) -> Callable[..., Sequence[T]]:
+    """As `_op`, for one step."""
+
+    def run(data: T, hx: Sequence[T], *weights: T | None) -> list[T]:
+        result = function(data, list(hx) if name == "lstm_cell" else hx[0], *weights)
+        return [result] if isinstance(result, torch.Tensor) else list(result)
+
+    def shapes(_data: T, hx: Sequence[T], *_weights: T | None) -> list[T]:
+        return [torch.empty_like(state) for state in hx]
+
+    op = torch.library.custom_op(f"meshwright::{name}", run, mutates_args=(), schema=_CELL_SCHEMA)
+    op.register_fake(shapes)
+    return op
+
+
 _OPS: Mapping[Any, Callable[..., Sequence[T]]] = {
     torch.lstm: _op("lstm", torch.lstm),
     torch.gru: _op("gru", torch.gru),
     torch.rnn_tanh: _op("rnn_tanh", torch.rnn_tanh),
     torch.rnn_relu: _op("rnn_relu", torch.rnn_relu),
 }
+_CELLS: Mapping[Any, Callable[..., Sequence[T]]] = {
+    torch.lstm_cell: _cell_op("lstm_cell", torch.lstm_cell),
+    torch.gru_cell: _cell_op("gru_cell", torch.gru_cell),
+    torch.rnn_tanh_cell: _cell_op("rnn_tanh_cell", torch.rnn_tanh_cell),
+    torch.rnn_relu_cell: _cell_op("rnn_relu_cell", torch.rnn_relu_cell),
+}
 
 
 def is_recurrent(function: Any) -> bool:
-    """Whether a function of torch runs recurrent layers over a sequence."""
-    return any(function is known for known in _OPS)
+    """Whether a function of torch runs recurrent layers, or one step of them."""
+    return any(function is known for known in (*_OPS, *_CELLS))
 
 
-def recurrent_layers(function: Any, arguments: Sequence[Any]) -> tuple[T, ...]:
+def recurrent_call(function: Any, arguments: Sequence[Any]) -> T | tuple[T, ...]:
     """The result of a call of PyTorch's function, as one op."""
     data, states, *settings = arguments
     hx = list(states) if isinstance(states, (list, tuple)) else [states]
-    return tuple(_OPS[function](data, hx, *settings))
+    if function in _OPS:
+        return tuple(_OPS[function](data, hx, *settings))
+    result = _CELLS[function](data, hx, *settings)
+    return tuple(result) if len(result) > 1 else result[0]
 
 
 def refuse_packed(function: Any) -> None:

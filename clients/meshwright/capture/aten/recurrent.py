@@ -59,6 +59,19 @@ def _layer(
     return results[: 1 + len(states)]
 
 
+def _cell(call: AtenCall, *, kind: str, **attrs: Any) -> None:
+    """One step of a layer: a sequence of one position."""
+    x: Value = call.args["input"]
+    states: list[Value] = call.args["hx"]
+    names = ("w_ih", "w_hh", "b_ih", "b_hh")
+    weights = [weight for name in names if (weight := call.args.get(name)) is not None]
+    if x.rank != 2:
+        return call.unknown()
+    step = call.step("reshape", [x], (x.shape[0], 1, x.shape[1]))
+    results = _layer(call, kind, [step, *weights], states, reverse=False, **attrs)
+    return call.alias(*results[1:])
+
+
 def _in_groups(items: Sequence[Value], count: int) -> Iterator[list[Value]]:
     size = len(items) // count
     for start in range(0, len(items), size):
@@ -95,6 +108,10 @@ def _dropout(call: AtenCall, x: Value, probability: float) -> Value:
 
 
 CONVERTERS: dict[str, Converter] = {
+    "lstm_cell": partial(_cell, kind="lstm"),
+    "gru_cell": partial(_cell, kind="gru"),
+    "rnn_tanh_cell": partial(_cell, kind="rnn", nonlinearity="tanh"),
+    "rnn_relu_cell": partial(_cell, kind="rnn", nonlinearity="relu"),
     "lstm": partial(_layers, kind="lstm"),
     "gru": partial(_layers, kind="gru"),
     "rnn_tanh": partial(_layers, kind="rnn", nonlinearity="tanh"),
