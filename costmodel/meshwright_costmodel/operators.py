@@ -2,12 +2,13 @@
 
     a = flops * stretch / (peak * e_class)
     b = bytes_moved / (memory_bandwidth * e_memory)
-    t = max(a, b) + u min(a, b) + launch
+    t = max(max(a, b) + u min(a, b), steps * STEP_NS) + launch
 
 peak is the device's dense rate for the dtype in FLOP/s. e_class and e_memory are the calibration's
 shares of peak for the op's class and for memory traffic. stretch is the slowdown of small shapes, u
 the share of the shorter time that does not overlap (`meshwright_costmodel.curves`); they are 1 and
-0 for a calibration without curves. A view costs nothing.
+0 for a calibration without curves. A view costs nothing. steps is the number of positions that a
+recurrent layer computes one after the other, 1 in other ops.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from meshwright.schema import Calibration, Device, OpClass
 from meshwright_costmodel.curves import rates_of
 
 NS_PER_S = 1e9
+# chosen: the product of a step and the kernel of its gates, one after the other; in a CUDA graph a
+# kernel of 2.9 µs took 3.4 (`launch_overhead.py`)
+STEP_NS = 6_800
 
 
 @overload
@@ -32,6 +36,7 @@ def op_ns(
     dtype: str,
     device: Device,
     calibration: Calibration,
+    steps: int = 1,
 ) -> float: ...
 @overload
 def op_ns(
@@ -42,6 +47,7 @@ def op_ns(
     dtype: str,
     device: Device,
     calibration: Calibration,
+    steps: int = 1,
 ) -> NDArray[np.float64]: ...
 def op_ns(
     op_class: OpClass,
@@ -51,10 +57,12 @@ def op_ns(
     dtype: str,
     device: Device,
     calibration: Calibration,
+    steps: int = 1,
 ) -> float | NDArray[np.float64]:
     """Time of one op on one device in ns, or elementwise for arrays of flops and bytes_moved.
 
-    flops: FLOP, multiplied by the stretch of the shape where that is known.
+    flops: FLOP, multiplied by the stretch of the shape where that is known. steps: positions that
+    the op computes one after the other.
     """
     if op_class == "view":
         return flops * 0.0
@@ -66,5 +74,8 @@ def op_ns(
     unhidden = rates.unhidden(op_class)
     if unhidden:
         busy_s = busy_s + unhidden * np.minimum(arithmetic_s, memory_s)
-    total_ns = busy_s * NS_PER_S + calibration.launch_ns
+    busy_ns = busy_s * NS_PER_S
+    if steps > 1:
+        busy_ns = np.maximum(busy_ns, steps * STEP_NS)
+    total_ns = busy_ns + calibration.launch_ns
     return total_ns if isinstance(total_ns, np.ndarray) else float(total_ns)

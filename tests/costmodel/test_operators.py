@@ -20,11 +20,12 @@ CALIBRATION = Calibration(
 )
 
 
-def ns(op_class, flops, bytes_moved, dtype="float16"):
+def ns(op_class, flops, bytes_moved, dtype="float16", steps=1):
     return op_ns(
         op_class,
         flops,
         bytes_moved=bytes_moved,
+        steps=steps,
         dtype=dtype,
         device=DEVICE,
         calibration=CALIBRATION,
@@ -68,3 +69,10 @@ def test_arrays_of_work_give_the_times_of_their_elements():
         ns("matmul", f, b) for f, b in zip(flops.tolist(), moved.tolist(), strict=True)
     ]
     assert isinstance(ns("matmul", 1, 1), float)
+
+
+def test_steps_that_wait_for_one_another_have_a_least_time():
+    # a thousand steps of almost no work: 6.8 us each, and 1 us of launch
+    assert ns("matmul", 1e6, 1e3, steps=1000) == pytest.approx(6_801_000)
+    # 50 TFLOP at 100 TFLOP/s x 0.5 = 1 s
+    assert ns("matmul", 50e12, 1e3, steps=1000) == pytest.approx(1_000_001_000)

@@ -215,6 +215,25 @@ class OwnOps(nn.Module):
         return F.cross_entropy(self.head(x).flatten(0, 1), labels.flatten(), ignore_index=-100)
 
 
+class Recurrent(nn.Module):
+    """Recurrent layers in both directions, with a projection, and from a learned state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(64, 16)
+        self.both = nn.LSTM(16, 12, num_layers=2, bidirectional=True, proj_size=8, batch_first=True)
+        self.gated, self.plain = nn.GRU(16, 16), nn.RNN(16, 16, nonlinearity="relu", bias=False)
+        self.state = nn.Parameter(torch.linspace(-1, 1, 16))
+        self.head = nn.Linear(16, 64)
+
+    def forward(self, ids: T, labels: T) -> T:
+        x, (last, _) = self.both(self.table(ids))
+        x, state = x.transpose(0, 1), self.state.expand(1, ids.shape[0], 16).contiguous()
+        y = self.plain(self.gated(x, state)[0])[0].transpose(0, 1)
+        logits = self.head(y + last[-2:].transpose(0, 1).flatten(1)[:, None])
+        return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100)
+
+
 def clicks(sizes: Mapping[str, int]) -> dict[str, T]:
     """Ids of four fields with weights, and whether it was clicked."""
     rows = sizes["batch"]
@@ -280,6 +299,7 @@ MODELS = {
     "gpt that reads again": Model(
         lambda: Gpt(reads_again=True), lambda sizes: text({**sizes, "seq": 8})
     ),
+    "recurrent": Model(Recurrent, text, {"seq": 8}),
     "wide and deep": Model(lambda: WideDeep(rows=64, dim=8, fields=4, hidden=(16, 8)), clicks),
     "faces": Model(lambda: FaceHead(blocks=(1,), width=8, feature=16, identities=64), faces),
     "own ops": Model(OwnOps, text, {"seq": 8}),

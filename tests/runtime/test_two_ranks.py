@@ -21,6 +21,7 @@ CASES = (
     Wanted("rows of attention", "llama", pins=ROWS_CUT, steps=FEW),
     Wanted("zigzag", "llama", pins=ROWS_CUT, sequence_order="zigzag", steps=FEW),
     Wanted("zigzag, ring attention", "llama", {"cp": 2}, sequence_order="zigzag", steps=FEW),
+    Wanted("recurrent layers", "recurrent", {"dp": 2}, steps=FEW),
     Wanted("heads with sinks", "sinks", {"tp": 2}, steps=FEW),
     Wanted("rows with sinks", "sinks", pins=ROWS_CUT, steps=FEW),
     Wanted("zigzag with sinks", "sinks", pins=ROWS_CUT, sequence_order="zigzag", steps=FEW),

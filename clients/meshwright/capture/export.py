@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +17,7 @@ from meshwright.capture.aten.call import arguments_by_name, result_values
 from meshwright.capture.autocast import autocast_regions
 from meshwright.capture.checkpoint_calls import checkpoint_notes
 from meshwright.capture.program import Node, Program, Value
+from meshwright.capture.recurrent_calls import is_recurrent, recurrent_call, refuse_packed
 from meshwright.capture.symbolic_sizes import Witness
 from meshwright.schema.errors import GraphError
 from meshwright.schema.graph import Role
@@ -40,8 +42,10 @@ NO_LOSS = (
 _VIEW_KINDS = frozenset({"reshape", "transpose", "expand", "slice", "split"})
 
 
-class _NumbersAsOps(TorchFunctionMode):
-    """Mode that converts tensors of literal numbers to ops, because meta tensors lose the numbers.
+class _CallsAsOps(TorchFunctionMode):
+    """Mode that converts literal numbers and recurrent layers to ops.
+
+    Meta tensors lose the numbers of literals, and recurrent layers would run step by step.
 
     A tensor of one number becomes `full`; consecutive indices, x[:, [3, 4]], become a slice.
     """
@@ -56,6 +60,9 @@ class _NumbersAsOps(TorchFunctionMode):
             return torch.full((), args[0], **keywords)
         if func is torch.Tensor.__getitem__:
             args = (args[0], _without_lists(args[1]))
+        refuse_packed(func)
+        if is_recurrent(func):
+            return recurrent_call(func, args)
         return func(*args, **keywords)
 
 
@@ -104,9 +111,16 @@ def export_module(
     with warnings.catch_warnings():
         # tracing raises deprecation warnings inside torch
         warnings.simplefilter("ignore")
-        # most forward functions create tensors without naming a device
-        with torch.device("meta"), _NumbersAsOps():
+        with tracing_modes():
             return torch.export.export(module, tuple(positional), dict(named), strict=False)
+
+
+@contextmanager
+def tracing_modes() -> Iterator[None]:
+    """The meta device and the modes under which forward functions are traced."""
+    # most forward functions create tensors without naming a device
+    with torch.device("meta"), _CallsAsOps():
+        yield
 
 
 def read_export(

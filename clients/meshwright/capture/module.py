@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 
 import torch
 
 from meshwright.capture.decompose import passes_with_decomposition
-from meshwright.capture.export import export_program
 from meshwright.capture.finalize import finalize_program, is_label
+from meshwright.capture.module_tracing import ModuleTracing
 from meshwright.capture.op_rules.find import RuleSearch, operator_name
 from meshwright.capture.precision import (
     DType,
@@ -22,7 +21,7 @@ from meshwright.capture.precision import (
     module_in,
 )
 from meshwright.capture.program import Program
-from meshwright.capture.symbolic_sizes import BATCH_WITNESS, SMALLEST_WITNESS, Witness
+from meshwright.capture.symbolic_sizes import BATCH_WITNESS
 from meshwright.capture.trace_errors import quiet, trace_error
 from meshwright.schema import Graph
 from meshwright.schema.errors import MeshwrightError
@@ -64,28 +63,25 @@ def capture_module(
     if dtype is not None:
         empty = module_in(module_dtype(dtype), empty)
         example_inputs = inputs_in(module_dtype(dtype), example_inputs)
-    trace = partial(
-        _traced,
+    tracing = ModuleTracing(
         empty,
         example_inputs,
         numbers=[*dims, *constants],
         symbols=symbols,
         autocast=None if autocast is None else autocast_dtype(autocast),
     )
+    with quiet():
+        tracing.unroll(ceilings)
     try:
-        program = trace(ceilings)
+        program = tracing.program(ceilings)
     except MeshwrightError:
         raise
     except Exception as failure:  # torch.export documents no exception types
-        # a table of positions is as long as its sequences, and shorter than the largest prime
-        smaller = {
-            symbol: min(ceilings[symbol], value) if value >= SMALLEST_WITNESS else ceilings[symbol]
-            for symbol, value in symbols.items()
-        }
         try:
-            program = trace(smaller)
+            program = tracing.program(tracing.smaller(ceilings))
         except Exception:
             raise trace_error(failure, module) from failure
+    program.notes += tracing.notes
     label_names = set(labels)
     for value in program.sources:
         if value.role == "input" and (value.name in label_names or is_label(value.name)):
@@ -104,22 +100,6 @@ def _kinds_of(operators: Iterable[str], program: Program) -> set[str]:
     """The kinds of the program that belong to these operators."""
     names = set(operators)
     return {node.kind for node in program.nodes if operator_name(node.kind) in names}
-
-
-def _traced(
-    module: torch.nn.Module,
-    example_inputs: Callable[[Mapping[str, int]], Inputs],
-    ceilings: Mapping[str, int],
-    *,
-    numbers: Iterable[int],
-    symbols: Mapping[str, int],
-    autocast: torch.dtype | None,
-) -> Program:
-    """The program of a forward pass at primes of at most these ceilings for the symbols."""
-    witness = Witness.choose(ceilings, numbers, values=symbols)
-    arguments = example_inputs(witness.primes)
-    with quiet():
-        return export_program(module, arguments, witness=witness, autocast=autocast)
 
 
 def _tensors(module: torch.nn.Module) -> list[torch.Tensor]:

@@ -26,6 +26,10 @@ SMALLEST_WITNESS = 11
 _REACH, _SMALL = 8, 5000
 
 
+class WitnessError(GraphError):
+    """No prime below a limit can stand for a symbol."""
+
+
 @dataclass(frozen=True)
 class Witness:
     """The primes of the symbols; an empty witness leaves every size a number.
@@ -52,7 +56,7 @@ class Witness:
         for name, limit in limits.items():
             prime = next((p for p in _primes_down(limit) if _is_distinguishable(p, taken)), None)
             if prime is None:
-                raise GraphError(
+                raise WitnessError(
                     f"symbol {name!r}: every prime up to {limit} is too close to sizes of the "
                     f"model. Use a limit of at least {SMALLEST_WITNESS}, or a fixed size"
                 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import linecache
 import logging
 import sysconfig
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr
+from functools import lru_cache
 from io import StringIO
 from pathlib import Path
 
@@ -51,13 +53,33 @@ def trace_error(failure: Exception, module: torch.nn.Module) -> GraphError:
 
 def _source_line(failure: BaseException) -> str:
     """The innermost line of the traced program that is not PyTorch's, as ` at FILE:LINE: TEXT`."""
-    for frame in reversed([frame for error in _chain(failure) for frame in _frames(error)]):
-        path = Path(frame.filename).resolve()
-        is_standard = path.is_relative_to(_STANDARD) and not path.is_relative_to(_PACKAGES)
-        is_tracer = any(path.is_relative_to(folder) for folder in _TRACERS)
-        if path.is_file() and not is_standard and not is_tracer:
+    return _line_of([frame for error in _chain(failure) for frame in _frames(error)])
+
+
+def current_line() -> str:
+    """The innermost line of the traced program that runs now, in the same form."""
+    return _line_of(traceback.extract_stack())
+
+
+def _line_of(frames: Sequence[traceback.FrameSummary]) -> str:
+    for frame in reversed(frames):
+        if is_of_program(frame.filename):
             return f", at {frame.filename}:{frame.lineno}: `{frame.line}`"
     return ""
+
+
+def shown_line(filename: str, number: int) -> str:
+    """A line of a source as `FILE:LINE: TEXT`."""
+    return f"{filename}:{number}: `{linecache.getline(filename, number).strip()}`"
+
+
+@lru_cache(maxsize=4096)
+def is_of_program(filename: str) -> bool:
+    """Whether a source file is of the traced program, and not of PyTorch or Python."""
+    path = Path(filename).resolve()
+    is_standard = path.is_relative_to(_STANDARD) and not path.is_relative_to(_PACKAGES)
+    is_tracer = any(path.is_relative_to(folder) for folder in _TRACERS)
+    return path.is_file() and not is_standard and not is_tracer
 
 
 def _chain(failure: BaseException) -> Iterator[BaseException]:

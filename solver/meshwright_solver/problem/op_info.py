@@ -100,6 +100,10 @@ class OpInfo:
     def name(self) -> str:
         return self.op.name
 
+    def parts_of(self, factor: str) -> list[int]:
+        """The parts of a factor, major first."""
+        return [j for j, part in enumerate(self.parts) if part.factor == factor]
+
     def local_sizes(self, ways: Sequence[int]) -> dict[str, int]:
         """Size of each factor on a device; ways: the number of cuts of each part."""
         sizes: dict[str, int] = {}

@@ -42,6 +42,11 @@ def index_classes(ops: Sequence[OpInfo], tensors: Mapping[str, TensorInfo]) -> C
         parsed = op.known.rule.parsed
         loose = parsed.halo | set(parsed.follows)
         led = set(parsed.follows.values())
+        for one, other in op.known.equal:
+            parts, others = op.parts_of(one), op.parts_of(other)
+            if len(parts) == len(others):
+                for part, twin in zip(parts, others, strict=True):
+                    classes.join((position, part), (position, twin))
         for port in (*op.inputs, *op.outputs):
             slots = tensors[port.tensor].slots
             for part, slot in port.slot_of.items():

@@ -18,6 +18,7 @@ from meshwright_solver.rules.opaque import STRUCTURE
 from meshwright_solver.rules.pointwise import POINTWISE
 from meshwright_solver.rules.products import PRODUCTS
 from meshwright_solver.rules.quantisation import QUANTISATION
+from meshwright_solver.rules.recurrent import RECURRENT
 from meshwright_solver.rules.reductions import REDUCTIONS
 from meshwright_solver.rules.shapes import SHAPES
 from meshwright_solver.rules.spectral import SPECTRAL
@@ -27,6 +28,7 @@ FAMILIES: Mapping[str, Mapping[str, Builder]] = {
     "Element-wise": POINTWISE,
     "Products, attention, convolutions, embeddings": PRODUCTS,
     "Caches and recurrences": CACHE,
+    "Recurrent layers": RECURRENT,
     "Experts": ROUTING,
     "Normalisations": NORMALISATIONS,
     "Losses": LOSSES,

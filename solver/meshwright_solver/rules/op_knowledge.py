@@ -26,6 +26,8 @@ class Known:
     candidates: the number of elements at each point that every part sends for comparison (top-k);
     no statistics of reused factors are exchanged then.
     in_place: the output is the first input, with the elements of the second input written into it.
+    steps: the factor of which the op computes one position after the other.
+    equal: pairs of unsharded factors that have one length.
     chunks: followers whose dim is cut into chunks of the user's own lengths. Axes cut that dim, and
     the factor that it follows, as many ways as there are chunks, or not at all.
     """
@@ -38,6 +40,8 @@ class Known:
     chunks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     candidates: int = 0
     in_place: bool = False
+    steps: str | None = None
+    equal: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,8 @@ def known(
     chunks: Mapping[str, tuple[int, ...]] | None = None,
     candidates: int = 0,
     in_place: bool = False,
+    steps: str | None = None,
+    equal: tuple[tuple[str, str], ...] = (),
     sizes: Mapping[str, int] | None = None,
 ) -> Known:
     """A Known from its parts."""
@@ -91,4 +97,6 @@ def known(
         chunks or {},
         candidates,
         in_place,
+        steps,
+        equal,
     )

@@ -34,7 +34,8 @@ class OpSketch:
 
     followers: (part, parts that may follow it). is_remade: the backward pass recomputes the op.
     zigzag: sequences of causal attention are loaded in zigzag order. load: of the busiest device,
-    where a part is of experts. shape: the GEMM shape, where the calibration has curves.
+    where a part is of experts. shape: the GEMM shape, where the calibration has curves. steps:
+    positions that the op computes one after the other, 1 in most ops.
     """
 
     op_class: OpClass
@@ -53,6 +54,7 @@ class OpSketch:
     followers: tuple[tuple[int, tuple[int, ...]], ...]
     candidates: int
     in_place: bool
+    steps: int
     is_remade: bool
     load: ExpertLoad | None
     shape: WorkShape | None

@@ -5,6 +5,7 @@ Repeated layers share a few sketches, so that the cost of a mesh grows with its 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -113,6 +114,7 @@ class OpSketches:
             followers=_followers(op, allowed, inputs),
             candidates=op.known.candidates if op.known is not None else 0,
             in_place=op.known is not None and op.known.in_place,
+            steps=_steps(op),
             is_remade=op.name in self.problem.remade.again,
             load=self.problem.loads.of_parts(position, len(op.parts)),
             shape=work_shape(op) if self.problem.calibration.curves else None,
@@ -141,6 +143,11 @@ class OpSketches:
             is_parameter=value.is_parameter,
             has_load=loads.of_slots(port.tensor, range(len(info.slots))) is not None,
         )
+
+
+def _steps(op: OpInfo) -> int:
+    factor = op.known.steps if op.known is not None else None
+    return math.prod(part.size for part in op.parts if part.factor == factor)
 
 
 def _followers(

@@ -1,6 +1,13 @@
 """Conversion of ATen calls to nodes of canonical kinds; unknown calls keep their ATen name."""
 
-from meshwright.capture.aten import creation, elementwise, layers, reduction, shape
+from meshwright.capture.aten import (
+    creation,
+    elementwise,
+    layers,
+    recurrent,
+    reduction,
+    shape,
+)
 from meshwright.capture.aten.call import AtenCall, Converter, dtype_name
 
 CONVERTERS: dict[str, Converter] = {
@@ -9,6 +16,7 @@ CONVERTERS: dict[str, Converter] = {
     **shape.CONVERTERS,
     **creation.CONVERTERS,
     **layers.CONVERTERS,
+    **recurrent.CONVERTERS,
 }
 
 __all__ = ["CONVERTERS", "AtenCall", "Converter", "dtype_name"]

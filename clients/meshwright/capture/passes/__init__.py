@@ -19,6 +19,7 @@ from meshwright.capture.passes.rms_norm import recognize_rms_norm
 from meshwright.capture.passes.rotary import recognize_rotary
 from meshwright.capture.passes.rotary_pairs import recognize_rotary_pairs
 from meshwright.capture.passes.view import merge_views
+from meshwright.capture.passes.zero_states import drop_zero_states
 from meshwright.capture.program import Program
 
 Pass = Callable[[Program], None]
@@ -27,6 +28,7 @@ PASSES: tuple[Pass, ...] = (
     drop_dead_code,
     lower_complex_numbers,
     drop_identities,
+    drop_zero_states,
     fold_ranges,
     drop_dead_code,
     recognize_pads,
@@ -63,6 +65,7 @@ __all__ = [
     "drop_dead_code",
     "drop_identities",
     "drop_repeated_heads",
+    "drop_zero_states",
     "fold_ranges",
     "keep_leading_dims",
     "lower_complex_numbers",

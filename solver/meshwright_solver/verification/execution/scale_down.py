@@ -9,6 +9,7 @@ puts on it together. Some classes are not free:
 - classes over which a rule exchanges halos, or whose extents differ within one factor, shrink by
   one common divisor, so that strides and paddings still fit
 - a sum of segments is as long as its segments together
+- factors that have one length keep one length
 - a dim with the user's own chunks gets as many chunks as its axes need, of two lengths
 - a class that is loaded in an order of its own gets twice as many positions as its axes need: each
   part is two chunks
@@ -237,6 +238,7 @@ class _Sizes:
                 chosen[self.find((info.name, k))] = sum(self.chunks[info.name])
         self._keep_longer(chosen, needed)
         self._sum_segments(chosen)
+        self._equalize(chosen, needed)
         self._set_spans({key: chosen[key] for key in uneven}, needed)
         return chosen
 
@@ -312,6 +314,21 @@ class _Sizes:
                     ]
                     length = sum(math.prod(sizes[f] for f in product) for product in dim)
                     chosen[keys[-1]] = length // math.prod(chosen[key] for key in keys[:-1])
+
+    def _equalize(self, chosen: dict[Key, int], needed: Mapping[Key, int]) -> None:
+        """Give a factor in one part the length of its equal in several parts."""
+        for position, op in enumerate(self.problem.ops):
+            for pair in op.known.equal if op.known is not None else ():
+                one, other = sorted((op.parts_of(factor) for factor in pair), key=len)
+                if len(one) == len(other):
+                    continue
+                key = self.find((position, one[0]))
+                length = math.prod(chosen[self.find((position, part))] for part in other)
+                if len(one) > 1 or length % needed[key]:
+                    raise ScaleError(
+                        f"op {op.name!r}: {pair[0]} and {pair[1]} differ in their cuts"
+                    )
+                chosen[key] = length
 
     def _symbol_sizes(
         self, old: Mapping[Key, int], needed: Mapping[Key, int], uneven: Mapping[Key, bool]

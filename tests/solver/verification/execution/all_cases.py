@@ -7,6 +7,7 @@ from tests.solver.verification.execution import (
     kernel_cases,
     network_cases,
     quantised_cases,
+    recurrent_cases,
     special_cases,
     transform_cases,
 )
@@ -20,6 +21,7 @@ CASES = [
     *transform_cases.CASES,
     *quantised_cases.CASES,
     *network_cases.CASES,
+    *recurrent_cases.CASES,
 ]
 
 CHOICES = whole(4, 2, 6, 2)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import jax
 
-from meshwright.runtime.jax.kinds import arithmetic, layers, mixture, shape
+from meshwright.runtime.jax.kinds import arithmetic, layers, mixture, recurrent, shape
 from meshwright.runtime.jax.kinds.call import JaxOpCall, Kernel, call_of
 
 KERNELS: dict[str, Kernel] = {
@@ -14,6 +14,7 @@ KERNELS: dict[str, Kernel] = {
     **shape.KERNELS,
     **layers.KERNELS,
     **mixture.KERNELS,
+    **recurrent.KERNELS,
 }
 
 __all__ = ["KERNELS", "JaxOpCall", "call_of", "results_of"]

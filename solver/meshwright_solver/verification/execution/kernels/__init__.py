@@ -34,6 +34,7 @@ from meshwright_solver.verification.execution.kernels.normalisation import NORMA
 from meshwright_solver.verification.execution.kernels.opaque import OPAQUE, why_not_executable
 from meshwright_solver.verification.execution.kernels.product import PRODUCTS
 from meshwright_solver.verification.execution.kernels.quantisation import QUANTISATION
+from meshwright_solver.verification.execution.kernels.recurrent import RECURRENT
 from meshwright_solver.verification.execution.kernels.reduction import REDUCTIONS
 from meshwright_solver.verification.execution.kernels.resampling import RESAMPLING
 from meshwright_solver.verification.execution.kernels.routing import ROUTING
@@ -71,6 +72,7 @@ KERNELS: Mapping[str, OpKernel] = {
     **QUANTISATION,
     **VISION,
     **CACHE,
+    **RECURRENT,
     **ROUTING,
 }
 
