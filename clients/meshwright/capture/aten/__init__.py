@@ -1,6 +1,6 @@
 """Conversion of ATen calls to nodes of canonical kinds; unknown calls keep their ATen name."""
 
-from meshwright.capture.aten import creation, elementwise, layers, reduction, shape
+from meshwright.capture.aten import creation, einsum, elementwise, layers, reduction, shape
 from meshwright.capture.aten.call import AtenCall, Converter, dtype_name
 
 CONVERTERS: dict[str, Converter] = {
@@ -9,6 +9,7 @@ CONVERTERS: dict[str, Converter] = {
     **shape.CONVERTERS,
     **creation.CONVERTERS,
     **layers.CONVERTERS,
+    **einsum.CONVERTERS,
 }
 
 __all__ = ["CONVERTERS", "AtenCall", "Converter", "dtype_name"]
