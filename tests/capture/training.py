@@ -43,7 +43,7 @@ def check_training(module: torch.nn.Module, inputs: Inputs, *, seq: int = SEQ) -
 
 
 def check_data_parallel(graph: Graph) -> None:
-    """The devices share all work on the batch, and the plan's execution equals the unsharded run."""
+    """Devices share all work on the batch, and the executed plan equals the unsharded run."""
     request = Request(
         graph=graph,
         topology=preset(f"h100-1x{DEVICES}"),

@@ -15,6 +15,7 @@ from meshwright.capture.aten import CONVERTERS, AtenCall, dtype_name
 from meshwright.capture.checkpoint_calls import checkpoint_notes
 from meshwright.capture.program import Node, Program, Value
 from meshwright.capture.symbolic_sizes import Witness
+from meshwright.capture.torch_substitutes import torch_substitutes
 from meshwright.schema.errors import GraphError
 from meshwright.schema.graph import Role
 
@@ -99,7 +100,7 @@ def export_module(
         # tracing raises deprecation warnings inside torch
         warnings.simplefilter("ignore")
         # most forward functions create tensors without naming a device
-        with torch.device("meta"), _NumbersAsOps():
+        with torch.device("meta"), _NumbersAsOps(), torch_substitutes():
             return torch.export.export(module, tuple(positional), dict(named), strict=False)
 
 
