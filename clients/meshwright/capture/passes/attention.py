@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from meshwright.capture.passes.dim_groups import Factors, groups, refinement
 from meshwright.capture.passes.pattern import Upstream
 from meshwright.capture.passes.score_chain import ScoreChain, chains
-from meshwright.capture.passes.score_terms import MaskBuilder, Shape
+from meshwright.capture.passes.score_terms import MaskBuilder, MaskNodes, Shape
 from meshwright.capture.program import Node, Program, Value
 
 
@@ -92,8 +92,8 @@ def _matched(upstream: Upstream, chain: ScoreChain, product: Node, last: Node) -
         return None
     batch, count, rows = heads.sizes()
     keys = last.inputs[0].shape[-1]
-    masks = MaskBuilder(last.module, heads.factors, heads.of_dims, keys)
-    mask = masks.mask(chain.terms[::-1])
+    made = MaskNodes(last.module)
+    mask = MaskBuilder(made, heads.factors, heads.of_dims, keys).mask(chain.terms[::-1])
     lead = (batch, heads.groups_of_keys())
     inputs = [
         rebuilt.reshaped(query, (batch, count, rows, query.shape[-1])),
@@ -111,7 +111,7 @@ def _matched(upstream: Upstream, chain: ScoreChain, product: Node, last: Node) -
         **({"sinks": True} if chain.sinks else {}),
         **({"dropout": chain.dropout} if chain.dropout else {}),
     }
-    nodes = [*chain.negations, *rebuilt.nodes, *masks.nodes]
+    nodes = [*chain.negations, *rebuilt.nodes, *made.nodes]
     for node in nodes:
         node.module = last.module
     shape = (batch, count, rows, value.shape[-1])

@@ -11,11 +11,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from meshwright.capture.passes.mask_parts import is_hidden
 from meshwright.capture.passes.pattern import Upstream
 from meshwright.capture.passes.score_terms import ScoreTerm, Shape
 from meshwright.capture.program import Node, Program, Value
 
-_HIDDEN = -1e4  # chosen: below it, a score of a masked position has no weight
 _CHAIN = frozenset(
     {"cast", "add", "mul", "div", "tanh", "reshape", "transpose", "where", "masked_fill", "sub"}
 )
@@ -205,16 +205,16 @@ class ScoreChain:
 
     def _without_condition(self, scores: Value) -> Value | None:
         fill = self.upstream.producer(scores, "masked_fill")
-        if fill is not None and len(fill.inputs) == 2 and _is_hidden(fill.attrs["value"]):
+        if fill is not None and len(fill.inputs) == 2 and is_hidden(fill.attrs["value"]):
             return self._with_term(fill.inputs[0], self._negated(fill.inputs[1]), scores)
         where = self.upstream.producer(scores, "where")
         if where is None:
             return None
         condition, *choices = where.inputs
         first, second = self._choices(where, choices)
-        if isinstance(first, Value) and _is_hidden(second):
+        if isinstance(first, Value) and is_hidden(second):
             return self._with_term(first, condition, scores)
-        if isinstance(second, Value) and _is_hidden(first):
+        if isinstance(second, Value) and is_hidden(first):
             return self._with_term(second, self._negated(condition), scores)
         return None
 
@@ -255,12 +255,6 @@ class ScoreChain:
             if node is not None:
                 waiting += [x for x in node.inputs if math.prod(x.shape) == math.prod(value.shape)]
         return False
-
-
-def _is_hidden(fill: object) -> bool:
-    if isinstance(fill, str):
-        return fill == "-inf"
-    return isinstance(fill, (int, float)) and not math.isnan(fill) and fill <= _HIDDEN
 
 
 def chains(program: Program) -> list[tuple[Node, ScoreChain]]:

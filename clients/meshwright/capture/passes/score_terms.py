@@ -6,11 +6,13 @@ attention, [b, h, s, t], with one element where it broadcasts.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from meshwright.capture.passes.dim_groups import Factors, groups
 from meshwright.capture.program import Node, Value
+from meshwright.schema.graph import DType
 
 Shape = tuple[int, ...]
 
@@ -51,59 +53,79 @@ class ScoreTerm:
 
 
 @dataclass
-class MaskBuilder:
-    """Masks [b, h, s, t] from terms, with the nodes that make them."""
+class MaskNodes:
+    """New nodes that make masks."""
 
     module: str
+    nodes: list[Node] = field(default_factory=list)
+
+    def joined(self, conditions: Sequence[Value], biases: Sequence[Value]) -> Value | None:
+        """The sum of the biases where every condition holds, else minus infinity."""
+        visible = self._pairwise("bitwise_and", conditions)
+        bias = self._pairwise("add", biases)
+        if bias is None or visible is None:
+            return bias if visible is None else visible
+        shape = _broadcast(visible.shape, bias.shape)
+        return self.add("where", [visible, bias], shape, bias.dtype, other="-inf")
+
+    def negated(self, condition: Value) -> Value:
+        return self.add("logical_not", [condition], condition.shape, "bool")
+
+    def reshaped(self, value: Value, shape: Shape) -> Value:
+        return value if value.shape == shape else self.add("reshape", [value], shape, value.dtype)
+
+    def add(
+        self, kind: str, inputs: Sequence[Value], shape: Shape, dtype: DType, **attrs: object
+    ) -> Value:
+        result = Value("", shape, dtype)
+        self.nodes.append(Node(kind, list(inputs), [result], attrs, self.module))
+        return result
+
+    def _pairwise(self, kind: str, values: Sequence[Value]) -> Value | None:
+        result = values[0] if values else None
+        for value in values[1:]:
+            assert result is not None
+            shape = _broadcast(result.shape, value.shape)
+            result = self.add(kind, [result, value], shape, value.dtype)
+        return result
+
+
+@dataclass
+class MaskBuilder:
+    """Masks [b, h, s, t] from terms."""
+
+    made: MaskNodes
     factors: Factors
     of_dims: Sequence[Sequence[int]]  # the factors of b, h and s
     keys: int
-    nodes: list[Node] = field(default_factory=list)
 
     @property
     def shape(self) -> Shape:
         """The shape of the scores."""
-        sizes = []
-        for group in self.of_dims:
-            size = 1
-            for index in group:
-                size *= self.factors[index]
-            sizes.append(size)
-        return (*sizes, self.keys)
+        return (*(math.prod(self.factors[i] for i in group) for group in self.of_dims), self.keys)
 
     def mask(self, terms: Sequence[ScoreTerm]) -> Value | None:
-        """The sum of the biases where every condition holds, else minus infinity."""
-        conditions = [self._arranged(term) for term in terms if term.is_condition]
-        biases = [self._scaled(term) for term in terms if not term.is_condition]
-        visible = self._joined("bitwise_and", conditions)
-        bias = self._joined("add", biases)
-        if bias is None or visible is None:
-            return bias if visible is None else visible
-        shape = _broadcast(visible.shape, bias.shape)
-        return self._add("where", [visible, bias], shape, bias, other="-inf")
-
-    def _joined(self, kind: str, values: Sequence[Value]) -> Value | None:
-        result = values[0] if values else None
-        for value in values[1:]:
-            assert result is not None
-            result = self._add(kind, [result, value], _broadcast(result.shape, value.shape), value)
-        return result
+        """One mask for all terms; None without terms."""
+        return self.made.joined(
+            [self._arranged(term) for term in terms if term.is_condition],
+            [self._scaled(term) for term in terms if not term.is_condition],
+        )
 
     def _scaled(self, term: ScoreTerm) -> Value:
         value = self._arranged(term)
         if term.factor == 1:
             return value
-        return self._add("mul", [value], value.shape, value, other=term.factor)
+        return self.made.add("mul", [value], value.shape, value.dtype, other=term.factor)
 
     def _arranged(self, term: ScoreTerm) -> Value:
         """The term with the dims of the scores."""
-        value = term.value
+        value, made = term.value, self.made
         if term.at == self.shape and term.dims == tuple(range(4)):
             return value
-        padded = (1,) * (len(term.at) - value.rank) + value.shape
-        value = self._reshaped(value, padded)
+        value = made.reshaped(value, (1,) * (len(term.at) - value.rank) + value.shape)
         if list(term.dims) != list(range(len(term.at))):
-            value = self._add("transpose", [value], term.sizes, value, dims=list(term.dims))
+            dims = list(term.dims)
+            value = made.add("transpose", [value], term.sizes, value.dtype, dims=dims)
         sizes = term.factor_sizes(self.factors)
         assert sizes is not None
         wide, merged = list(sizes), []
@@ -111,29 +133,12 @@ class MaskBuilder:
             if any(sizes[index] != 1 for index in group):
                 for index in group:
                     wide[index] = self.factors[index]
-            merged.append(_product(wide[index] for index in group))
+            merged.append(math.prod(wide[index] for index in group))
         keys = term.sizes[-1]
         if tuple(wide) != sizes:
-            value = self._reshaped(value, (*sizes, keys))
-            value = self._add("expand", [value], (*wide, keys), value)
-        return self._reshaped(value, (*merged, keys))
-
-    def _reshaped(self, value: Value, shape: Shape) -> Value:
-        return value if value.shape == shape else self._add("reshape", [value], shape, value)
-
-    def _add(
-        self, kind: str, inputs: Sequence[Value], shape: Shape, like: Value, **attrs: object
-    ) -> Value:
-        result = Value("", shape, like.dtype)
-        self.nodes.append(Node(kind, list(inputs), [result], attrs, self.module))
-        return result
-
-
-def _product(sizes: object) -> int:
-    result = 1
-    for size in sizes:  # type: ignore[attr-defined]
-        result *= size
-    return result
+            value = made.reshaped(value, (*sizes, keys))
+            value = made.add("expand", [value], (*wide, keys), value.dtype)
+        return made.reshaped(value, (*merged, keys))
 
 
 def _broadcast(left: Shape, right: Shape) -> Shape:
