@@ -223,10 +223,7 @@ def _orderless_factors(op: OpInfo) -> frozenset[Factor]:
     """Factors of an op whose order does not matter; none for ops with a user's rule."""
     if op.known is None or op.op.rule is not None:
         return frozenset()
-    factors = in_any_order(op.op.kind, op.known.rule.parsed)
-    # only causal attention is computed in another order than that of the positions
-    is_window = "window" in op.op.attrs and not op.op.attrs.get("causal")
-    return factors - {Factor("s"), Factor("t")} if is_window else factors
+    return in_any_order(op.op.kind, op.known.rule.parsed, op.op.attrs)
 
 
 def _has_mask(op: OpInfo) -> bool:
