@@ -117,6 +117,21 @@ class SinkLayer(LlamaLayer):
         return torch.cat((scores, sinks), -1).softmax(-1)[..., :-1] @ value
 
 
+class BiasLayer(LlamaLayer):
+    """Attention with a learned slope for each head, causal or in a window that looks both ways."""
+
+    def __init__(self, window: int | None) -> None:
+        super().__init__(32, 4, 2, 48)
+        self.window, self.slopes = window, nn.Parameter(torch.linspace(-0.3, 0.3, 4))
+
+    def attend(self, query: T, key: T, value: T) -> T:
+        at = torch.arange(query.shape[2], device=query.device)
+        distance = at[:, None] - at[None]
+        visible = distance >= 0 if self.window is None else distance.abs() < self.window
+        bias = torch.where(visible, self.slopes[:, None, None] * at, float("-inf"))
+        return F.scaled_dot_product_attention(query, key, value, attn_mask=bias, enable_gqa=True)
+
+
 class Llama(nn.Module):
     """Grouped heads, rotary positions, labels moved by one of which some are ignored."""
 
@@ -294,6 +309,7 @@ def of_transformers(sizes: Mapping[str, int]) -> dict[str, T]:
 MODELS = {
     "llama": Model(Llama, text, {"seq": 8}),
     "sinks": Model(lambda: Llama([SinkLayer(3), SinkLayer(None)]), text, {"seq": 8}),
+    "biases": Model(lambda: Llama([BiasLayer(3), BiasLayer(None)]), text, {"seq": 8}),
     "gpt": Model(Gpt, lambda sizes: text({**sizes, "seq": 8})),
     "gpt with groups": Model(lambda: Gpt(2), lambda sizes: text({**sizes, "seq": 8})),
     "gpt that reads again": Model(

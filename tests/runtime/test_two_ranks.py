@@ -26,6 +26,8 @@ CASES = (
     Wanted("rows with sinks", "sinks", pins=ROWS_CUT, steps=FEW),
     Wanted("zigzag with sinks", "sinks", pins=ROWS_CUT, sequence_order="zigzag", steps=FEW),
     Wanted("ring attention with sinks", "sinks", {"cp": 2}, steps=FEW),
+    Wanted("rows with biases", "biases", pins=ROWS_CUT, steps=FEW),
+    Wanted("ring attention with biases", "biases", {"cp": 2}, steps=FEW),
     Wanted("cheap", "llama", SEQUENCE_PARALLEL, recompute="cheap", steps=FEW),
     Wanted("full", "llama", SEQUENCE_PARALLEL, recompute="full", steps=FEW),
     Wanted("full, repeats", "llama", SEQUENCE_PARALLEL, recompute="full", repeats=True, steps=FEW),

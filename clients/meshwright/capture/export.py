@@ -19,6 +19,7 @@ from meshwright.capture.checkpoint_calls import checkpoint_notes
 from meshwright.capture.program import Node, Program, Value
 from meshwright.capture.recurrent_calls import is_recurrent, recurrent_call, refuse_packed
 from meshwright.capture.symbolic_sizes import Witness
+from meshwright.capture.torch_substitutes import torch_substitutes
 from meshwright.schema.errors import GraphError
 from meshwright.schema.graph import Role
 
@@ -111,7 +112,7 @@ def export_module(
     with warnings.catch_warnings():
         # tracing raises deprecation warnings inside torch
         warnings.simplefilter("ignore")
-        with tracing_modes():
+        with tracing_modes(), torch_substitutes():
             return torch.export.export(module, tuple(positional), dict(named), strict=False)
 
 

@@ -151,4 +151,7 @@ class Program:
         return attr
 
     def symbolic_size(self, number: int) -> Size:
-        return number if number < 0 else self.witness.size(number)
+        if number >= 0:
+            return self.witness.size(number)
+        size = self.witness.size(-number)
+        return number if isinstance(size, int) else f"0-({size})"

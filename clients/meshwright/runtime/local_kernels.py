@@ -6,7 +6,7 @@ sum over, count or index:
 linear, conv         only the first rank adds the bias, because the parts are summed
 mean                 divides by the number of elements of all parts
 embedding, gather    rows of other ranks count as zero
-attention            a causal mask begins at the rank's first query row
+attention            a causal mask or a window begins at the rank's first query row
 cross_entropy        a mean over the labels of all ranks; split classes by maximum and sum
 norms, softmax       statistics over all parts (sharded_statistics.py)
 split                lengths of the part
@@ -90,7 +90,8 @@ def _local_index(
 
 def _attention(arrays: Arrays, op: LocalOp) -> Sequence[Array]:
     is_cut = bool(op.axes(op.terms[0][2:3])) or op.chunks is not None
-    if not op.call.attrs["causal"] or not is_cut:
+    by_position = op.call.attrs["causal"] or "window" in op.call.attrs
+    if not by_position or not is_cut:
         return arrays.outputs(op.call)
     return arrays.attention(op)
 

@@ -136,6 +136,8 @@ class _SequenceFinder:
             for factor in op.known.skewed if op.known is not None else ():
                 parts = [j for j, part in enumerate(op.parts) if part.factor == factor]
                 slots = dict(op.outputs[0].slot_of)
+                if _has_mask(op):
+                    raise _order_error(f"op {op.name!r} has a mask besides its causal mask")
                 if len(parts) != 1 or parts[0] not in slots:
                     raise _order_error(f"the rows of op {op.name!r} are no sub-dim of their own")
                 key = (op.outputs[0].tensor, slots[parts[0]])
@@ -221,7 +223,13 @@ def _orderless_factors(op: OpInfo) -> frozenset[Factor]:
     """Factors of an op whose order does not matter; none for ops with a user's rule."""
     if op.known is None or op.op.rule is not None:
         return frozenset()
-    return in_any_order(op.op.kind, op.known.rule.parsed)
+    return in_any_order(op.op.kind, op.known.rule.parsed, op.op.attrs)
+
+
+def _has_mask(op: OpInfo) -> bool:
+    """Whether attention has a mask with rows or keys besides its causal mask."""
+    count = len(op.op.inputs) - bool(op.op.attrs.get("sinks"))
+    return op.op.kind == "attention" and count > 3 and bool(op.inputs[3].slot_of)
 
 
 def _order_error(why: str) -> SetupError:

@@ -45,17 +45,20 @@ NUMBERED: Mapping[str, frozenset[str]] = {
 STATISTICS = frozenset(
     {*NORMALISATIONS, "amax", "amin", "prod", "any", "all", "var", "softmax_cross_entropy"}
 )
+ROWS = Factor("s")  # the rows of attention
 KEYS = Factor("t")  # the keys of attention, which its rule keeps whole
 # experts have equal room for every equal part of the tokens: the factor that follows the tokens is
 # in their order, chunk by chunk
 ROOM = frozenset({"moe_dispatch", "moe_combine"})
 
 
-def in_any_order(kind: str, rule: Notation) -> frozenset[Factor]:
+def in_any_order(
+    kind: str, rule: Notation, attrs: Mapping[str, object]
+) -> frozenset[Factor]:
     """The factors of a known kind's rule whose order does not matter to the op.
 
-    For causal attention the order of rows and keys includes their true positions. For experts it is
-    the order of equal chunks of the tokens.
+    For causal attention the order of rows and keys includes their true positions; a window that
+    looks both ways needs them in place. For experts it is the order of equal chunks of the tokens.
     """
     if kind in PLACED:
         return frozenset()
@@ -67,4 +70,8 @@ def in_any_order(kind: str, rule: Notation) -> frozenset[Factor]:
     if kind in LOOKS_UP:
         closed |= rule.summed
     factors = frozenset(rule.factors) - closed - NUMBERED.get(kind, frozenset())
-    return factors | {KEYS} if kind == "attention" else factors
+    if kind != "attention":
+        return factors
+    if "window" in attrs and not attrs.get("causal"):
+        return factors - {ROWS}
+    return factors | {KEYS}

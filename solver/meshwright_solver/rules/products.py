@@ -90,7 +90,8 @@ def _keys_of_a_row(ports: RuleInputs) -> int | None:
     length = ports.inputs[1][2]
     window, chunk = int(ports.attrs.get("window", length)), int(ports.attrs.get("chunk", length))
     if window < length:
-        return max(1, round(window - window * (window - 1) / (2 * length)))
+        behind = window - window * (window - 1) / (2 * length)
+        return max(1, round(behind if ports.attrs.get("causal") else 2 * behind - 1))
     return (chunk + 1) // 2 if chunk < length else None
 
 

@@ -459,8 +459,8 @@ def test_execution_sees_a_walk_that_is_taken_for_indifferent(monkeypatch, kind, 
     """Planted: rules that say that any order will do for these kinds."""
     said = rows.in_any_order
 
-    def wrong(name, rule):
-        return frozenset(rule.factors) if name == kind else said(name, rule)
+    def wrong(name, rule, attrs):
+        return frozenset(rule.factors) if name == kind else said(name, rule, attrs)
 
     monkeypatch.setattr(rows, "in_any_order", wrong)
     graph = walking(kind, **attrs)
@@ -496,6 +496,30 @@ def test_parameters_keep_the_order_of_the_checkpoint() -> None:
     loss = make.op("mean", [mixed], [], "loss", attrs={"dims": [0, 1, 2, 3]})
     request = toy_request(graph=make.graph(loss, loss=loss), topology=topology(2, 2), setup=ZIGZAG)
     with pytest.raises(SetupError, match="dim 0 of parameter 'places'"):
+        plan(request)
+
+
+@pytest.mark.parametrize(
+    ("attrs", "masks", "message"),
+    [
+        ({"causal": True}, 1, r"op 'other' has a mask besides its causal mask"),
+        ({"causal": False, "window": 3}, 0, r"op 'other' \(attention\) needs"),
+    ],
+)
+def test_attention_by_position_in_another_way_is_refused_by_name(attrs, masks, message) -> None:
+    make = GraphMaker()
+    shape = [6, 4, 16, 4]
+    heads = [
+        make.op("linear", [make.input(f"{name}in", *shape), make.parameter(f"w{name}", 4, 4)],
+                shape, name)
+        for name in "qkv"
+    ]  # fmt: skip
+    causal = make.op("attention", heads, shape, "it", attrs={"causal": True})
+    bias = [make.input("bias", 16, 16)] * masks
+    other = make.op("attention", [causal, *heads[1:], *bias], shape, "other", attrs=attrs)
+    loss = make.op("mean", [other], [], "loss", attrs={"dims": [0, 1, 2, 3]})
+    request = toy_request(graph=make.graph(loss, loss=loss), topology=topology(2, 2), setup=ZIGZAG)
+    with pytest.raises(SetupError, match=message):
         plan(request)
 
 

@@ -2,6 +2,7 @@
 
 from meshwright.capture.aten import (
     creation,
+    einsum,
     elementwise,
     layers,
     recurrent,
@@ -17,6 +18,7 @@ CONVERTERS: dict[str, Converter] = {
     **creation.CONVERTERS,
     **layers.CONVERTERS,
     **recurrent.CONVERTERS,
+    **einsum.CONVERTERS,
 }
 
 __all__ = ["CONVERTERS", "AtenCall", "Converter", "dtype_name"]

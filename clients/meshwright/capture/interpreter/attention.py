@@ -2,7 +2,7 @@
 
 Attrs: `causal`, `scale`, `dropout`, and optionally
 
-    window   a query sees the last so many keys up to its own position
+    window   a query sees keys at a distance of less than so many positions
     chunk    a query sees keys of its own chunk of so many positions, up to its own
     softcap  scores become softcap * tanh(scores / softcap)
     sinks    the last input holds one score for each head; it takes weight and adds no value
@@ -36,6 +36,7 @@ def visible_keys(
     visible = key <= query if causal else torch.ones(rows, columns, dtype=torch.bool, device=device)
     if window is not None:
         visible = visible & (query - key < window)
+        visible = visible & (key - query < window)
     if chunk is not None:
         visible = visible & (query // chunk == key // chunk)
     return visible
@@ -47,13 +48,15 @@ def attention(run: TorchOpCall) -> T:
     mask = rest[0] if rest else None
     is_causal = bool(run.attrs["causal"])
     limits = {name: run.attrs[name] for name in ("window", "chunk") if name in run.attrs}
-    if limits:
-        mask = visible_keys(
+    softcap = run.attrs.get("softcap")
+    is_fused = sinks is None and softcap is None
+    if limits or (is_causal and not (is_fused and mask is None)):
+        visible = visible_keys(
             query.shape[2], key.shape[2], causal=is_causal, device=query.device, **limits
         )
+        mask = visible if mask is None else masked(mask, visible)
         is_causal = False
-    softcap = run.attrs.get("softcap")
-    if sinks is None and softcap is None:
+    if is_fused:
         # the short form of a causal mask is a subclass, which has no other dtype
         if type(mask) is T and mask.is_floating_point():
             mask = mask.to(query.dtype)
@@ -67,12 +70,17 @@ def attention(run: TorchOpCall) -> T:
             scale=run.attrs["scale"],
             enable_gqa=query.shape[1] != key.shape[1],
         )
-    if is_causal:
-        mask = visible_keys(query.shape[2], key.shape[2], causal=True, device=query.device)
     weights = _weights(run, mask, sinks)
     weights = F.dropout(weights, run.attrs.get("dropout", 0.0)).to(value.dtype)
     result: T = weights @ _repeated(value, query)
     return result
+
+
+def masked(mask: T, visible: T) -> T:
+    """A mask or bias that also hides all keys that are not visible."""
+    if mask.dtype == torch.bool:
+        return mask & visible
+    return mask.masked_fill(~visible, float("-inf"))
 
 
 def _weights(run: TorchOpCall, mask: T | None, sinks: T | None) -> T:

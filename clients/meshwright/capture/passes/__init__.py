@@ -8,6 +8,7 @@ from meshwright.capture.passes.dead_code import drop_dead_code
 from meshwright.capture.passes.dense_experts import recognize_dense_experts
 from meshwright.capture.passes.gelu import recognize_gelu
 from meshwright.capture.passes.identity import drop_identities
+from meshwright.capture.passes.identity_index import drop_identity_indices
 from meshwright.capture.passes.leading_dims import keep_leading_dims
 from meshwright.capture.passes.linear import recognize_linear
 from meshwright.capture.passes.mask import recognize_masks
@@ -29,6 +30,7 @@ PASSES: tuple[Pass, ...] = (
     lower_complex_numbers,
     drop_identities,
     drop_zero_states,
+    drop_identity_indices,
     fold_ranges,
     drop_dead_code,
     recognize_pads,
@@ -64,6 +66,7 @@ __all__ = [
     "Pass",
     "drop_dead_code",
     "drop_identities",
+    "drop_identity_indices",
     "drop_repeated_heads",
     "drop_zero_states",
     "fold_ranges",

@@ -1,11 +1,12 @@
 """Recognition of attention that is written out in products and a softmax.
 
     scores  = softcap * tanh(q @ k^T * scale / softcap)       the cap is optional
-    weights = softmax([scores + mask, sinks])                 mask and sinks are optional
+    weights = softmax([scores + bias where visible, sinks])   biases, masks, sinks are optional
     output  = weights without the sinks' column @ v
 
 `sinks` holds one learned score for each head, which takes weight and adds nothing to the output.
-The pass looks at what is computed, backwards from the last product. Casts between do not matter.
+The pass looks at what is computed, backwards from the last product. The rows of the scores may
+have any dims: [b, h, s], [b * h, s], [b, g, r, s], [b, g, r * s] or [b, s].
 """
 
 from __future__ import annotations
@@ -13,209 +14,196 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+from meshwright.capture.passes.dim_groups import Factors, groups, refinement
 from meshwright.capture.passes.pattern import Upstream
+from meshwright.capture.passes.score_chain import ScoreChain, chains
+from meshwright.capture.passes.score_terms import MaskBuilder, MaskNodes, Shape
 from meshwright.capture.program import Node, Program, Value
-
-_HIDDEN = -1e4  # chosen: below it, a score of a masked position has no weight
 
 
 def recognize_attention(program: Program) -> None:
     """Convert the last product of each written-out attention to attention."""
     upstream = Upstream(program)
-    readers = program.readers()
     additions: dict[Node, list[Node]] = {}
-    for node in program.nodes:
-        if node.kind != "matmul" or node.output.rank != 4:
-            continue
-        match = _Match(upstream, readers, node)
-        if not match.follow():
-            continue
-        additions[node] = match.nodes
-        node.kind = "attention"
-        node.inputs = [match.query, match.key, node.inputs[1], *match.mask, *match.sinks]
-        node.attrs = match.attrs
+    for node, chain in chains(program):
+        product = chain.follow()
+        match = None if product is None else _matched(upstream, chain, product, node)
+        if match is not None:
+            additions[node] = match
     program.insert_before(additions)
 
 
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """The factors of the rows, by the dims batch, heads and positions; `grouped` of the heads."""
+
+    factors: Factors
+    of_dims: tuple[tuple[int, ...], ...]
+    shared: int  # the last so many factors of the heads read the same keys
+
+    def sizes(self) -> Shape:
+        return tuple(math.prod(self.factors[index] for index in group) for group in self.of_dims)
+
+    def groups_of_keys(self) -> int:
+        heads = self.of_dims[1]
+        return math.prod(self.factors[index] for index in heads[: len(heads) - self.shared])
+
+
 @dataclass
-class _Match:
-    """One attention during the match. `nodes`: new nodes before it."""
+class _Rebuilt:
+    """New nodes before the attention."""
 
-    upstream: Upstream
-    readers: dict[Value, list[Node]]
-    product: Node
-    scale: float = 1.0
-    softcap: float | None = None
-    dropout: float = 0.0
-    mask: list[Value] = field(default_factory=list)
-    sinks: list[Value] = field(default_factory=list)
+    module: str
     nodes: list[Node] = field(default_factory=list)
-    query: Value = field(init=False)
-    key: Value = field(init=False)
 
-    @property
-    def attrs(self) -> dict[str, object]:
-        return {
-            "causal": False,
-            "scale": self.scale,
-            **({"softcap": self.softcap} if self.softcap is not None else {}),
-            **({"sinks": True} if self.sinks else {}),
-            **({"dropout": self.dropout} if self.dropout else {}),
-        }
+    def reshaped(self, value: Value, shape: Shape) -> Value:
+        return value if value.shape == shape else self._add("reshape", value, shape, {})
 
-    def follow(self) -> bool:
-        """Match from the weights up to the queries and keys; False for another computation."""
-        weights, value = self.product.inputs
-        if value.rank != 4 or weights.rank != 4:
-            return False
-        weights = self._through_dropout(weights)
-        length = value.shape[2]
-        cut = self.upstream.producer(weights, "slice")
-        if cut is not None and cut.attrs["dim"] == 3:
-            if (cut.attrs["start"], cut.attrs["end"], cut.attrs["step"]) != (0, length, 1):
-                return False
-            weights = self._uncast(cut.inputs[0])
-        softmax = self.upstream.producer(weights, "softmax")
-        if softmax is None or softmax.attrs["dim"] != 3:
-            return False
-        # weights that are read elsewhere are computed anyway
-        if len(self.readers.get(softmax.output, ())) > 1:
-            return False
-        scores = self._without_maximum(self._uncast(softmax.inputs[0]))
-        if cut is not None:
-            scores_part = self._without_sinks(scores, length)
-            if scores_part is None:
-                return False
-            scores = scores_part
-        return scores.shape[3] == length and self._match_scores(scores)
-
-    def _uncast(self, value: Value) -> Value:
-        while (cast := self.upstream.producer(value, "cast")) is not None:
-            value = cast.inputs[0]
-        return value
-
-    def _through_dropout(self, weights: Value) -> Value:
-        weights = self._uncast(weights)
-        dropout = self.upstream.producer(weights, "dropout")
-        if dropout is None or dropout.output is not weights:
-            return weights
-        self.dropout = dropout.attrs["p"]
-        return self._uncast(dropout.inputs[0])
-
-    def _without_maximum(self, scores: Value) -> Value:
-        """x of x - max(x), which has the same softmax."""
-        shifted = self.upstream.producer(scores, "sub")
-        if shifted is None or len(shifted.inputs) != 2:
-            return scores
-        x, maximum = shifted.inputs
-        amax = self.upstream.producer(maximum, "amax")
-        if amax is None or amax.inputs[0] is not x or list(amax.attrs["dims"]) != [3]:
-            return scores
-        return self._uncast(x)
-
-    def _without_sinks(self, scores: Value, length: int) -> Value | None:
-        """The scores of the keys; the scores of the sinks, one for each head, go to `sinks`."""
-        concat = self.upstream.producer(scores, "concat")
-        if concat is None or concat.attrs["dim"] != 3 or len(concat.inputs) != 2:
-            return None
-        keys, column = concat.inputs
-        heads = column.shape[1]
-        shape = self.upstream.through(self._uncast(column), "expand")
-        sinks = self.upstream.through(self._uncast(shape), "reshape")
-        if keys.shape[3] != length or sinks.shape != (heads,) or shape.shape != (1, heads, 1, 1):
-            return None
-        self.sinks = [sinks]
-        return self._uncast(keys)
-
-    def _match_scores(self, scores: Value) -> bool:
-        scores = self._without_mask(scores)
-        scores = self._without_softcap(scores)
-        while True:
-            scores = self._uncast(scores)
-            if (scaled := self.upstream.scalar(scores, "mul")) is not None:
-                scores, factor = scaled
-            elif (scaled := self.upstream.scalar(scores, "div")) is not None and scaled[1]:
-                scores, factor = scaled[0], 1 / scaled[1]
-            else:
-                break
-            self.scale *= factor
-        product = self.upstream.producer(scores, "matmul")
-        if product is None or product.output.rank != 4 or any(v.rank != 4 for v in product.inputs):
-            return False
-        query, columns = (self._uncast(value) for value in product.inputs)
-        key = self._uncast(self._transposed(columns))
-        value = self.product.inputs[1]
-        if columns.shape[:2] != value.shape[:2] or query.shape[1] % columns.shape[1]:
-            return False
-        if query.shape[0] != columns.shape[0] or len({v.dtype for v in (query, key, value)}) > 1:
-            return False
-        self.query, self.key = query, key
-        return True
-
-    def _transposed(self, columns: Value) -> Value:
-        """The keys [b, h, t, d] of [b, h, d, t]."""
-        order = [0, 1, 3, 2]
-        transpose = self.upstream.producer(columns, "transpose")
+    def transposed(self, upstream: Upstream, value: Value) -> Value:
+        """The value with its last two dims exchanged."""
+        order = [*range(value.rank - 2), value.rank - 1, value.rank - 2]
+        transpose = upstream.producer(value, "transpose")
         if transpose is not None and list(transpose.attrs["dims"]) == order:
             return transpose.inputs[0]
-        shape = tuple(columns.shape[dim] for dim in order)
-        keys = Value("", shape, columns.dtype)
-        module = self.product.module
-        self.nodes.append(Node("transpose", [columns], [keys], {"dims": order}, module))
-        return keys
+        return self._add("transpose", value, tuple(value.shape[d] for d in order), {"dims": order})
 
-    def _without_mask(self, scores: Value) -> Value:
-        """The scores before their mask; the mask goes to `mask`."""
-        for inner, mask in self.upstream.pairs(scores, "add"):
-            if inner.shape == scores.shape and self._is_product(inner) and 2 <= mask.rank <= 4:
-                self.mask = [mask]
-                return self._uncast(inner)
-        fill = self.upstream.producer(scores, "masked_fill")
-        if fill is not None and len(fill.inputs) == 2 and _is_hidden(fill.attrs["value"]):
-            self.mask = [self._negated(fill.inputs[1])]
-            return self._uncast(fill.inputs[0])
-        where = self.upstream.producer(scores, "where")
-        if where is None or len(where.inputs) != 2:
-            return scores
-        condition, inner = where.inputs
-        if _is_hidden(where.attrs.get("other")):
-            self.mask = [condition]
-        elif _is_hidden(where.attrs.get("self")):
-            self.mask = [self._negated(condition)]
-        return self._uncast(inner) if self.mask else scores
-
-    def _negated(self, hidden: Value) -> Value:
-        visible = Value("", hidden.shape, "bool")
-        self.nodes.append(Node("logical_not", [hidden], [visible], module=self.product.module))
-        return visible
-
-    def _is_product(self, value: Value) -> bool:
-        """Whether the value is a product of queries and keys, scaled or capped."""
-        while True:
-            value = self._uncast(value)
-            nodes = (self.upstream.producer(value, kind) for kind in ("mul", "div", "tanh"))
-            node = next((node for node in nodes if node is not None), None)
-            if node is None or len(node.inputs) != 1:
-                return self.upstream.producer(value, "matmul") is not None
-            value = node.inputs[0]
-
-    def _without_softcap(self, scores: Value) -> Value:
-        """x of cap * tanh(x / cap)."""
-        capped = self.upstream.scalar(scores, "mul")
-        tanh = capped and self.upstream.producer(self._uncast(capped[0]), "tanh")
-        if not capped or not tanh:
-            return scores
-        inner = self._uncast(tanh.inputs[0])
-        x = self.upstream.with_number(inner, "div", capped[1])
-        if x is None and capped[1]:
-            x = self.upstream.with_number(inner, "mul", 1 / capped[1])
-        if x is None:
-            return scores
-        self.softcap = capped[1]
-        return self._uncast(x)
+    def _add(self, kind: str, value: Value, shape: Shape, attrs: dict[str, object]) -> Value:
+        result = Value("", shape, value.dtype)
+        self.nodes.append(Node(kind, [value], [result], attrs, self.module))
+        return result
 
 
-def _is_hidden(fill: object) -> bool:
-    if isinstance(fill, str):
-        return fill == "-inf"
-    return isinstance(fill, (int, float)) and not math.isnan(fill) and fill < _HIDDEN
+def _matched(upstream: Upstream, chain: ScoreChain, product: Node, last: Node) -> list[Node] | None:
+    """Make the last product attention; its new nodes, or None for another computation."""
+    rank = product.output.rank
+    if any(value.rank != rank for value in product.inputs) or chain.dims[:-2] != [*range(rank - 2)]:
+        return None
+    rebuilt = _Rebuilt(last.module)
+    left, right = product.inputs
+    if chain.dims[-1] == rank - 1:
+        query, columns = _uncast(upstream, left), _uncast(upstream, right)
+        key = _uncast(upstream, rebuilt.transposed(upstream, columns))
+    else:
+        query = rebuilt.transposed(upstream, _uncast(upstream, right))
+        query, key = _uncast(upstream, query), _uncast(upstream, left)
+    value = last.inputs[1]
+    heads = _heads(upstream, chain, (query, key, value), product)
+    if heads is None or len({v.dtype for v in (query, key, value)}) > 1:
+        return None
+    batch, count, rows = heads.sizes()
+    keys = last.inputs[0].shape[-1]
+    made = MaskNodes(last.module)
+    mask = MaskBuilder(made, heads.factors, heads.of_dims, keys).mask(chain.terms[::-1])
+    lead = (batch, heads.groups_of_keys())
+    inputs = [
+        rebuilt.reshaped(query, (batch, count, rows, query.shape[-1])),
+        rebuilt.reshaped(key, (*lead, keys, key.shape[-1])),
+        rebuilt.reshaped(value, (*lead, keys, value.shape[-1])),
+        *([] if mask is None else [mask]),
+        *chain.sinks,
+    ]
+    if chain.sinks and chain.sinks[0].shape != (count,):
+        return None
+    attrs: dict[str, object] = {
+        "causal": False,
+        "scale": chain.scale,
+        **({"softcap": chain.softcap} if chain.softcap is not None else {}),
+        **({"sinks": True} if chain.sinks else {}),
+        **({"dropout": chain.dropout} if chain.dropout else {}),
+    }
+    nodes = [*chain.negations, *rebuilt.nodes, *made.nodes]
+    for node in nodes:
+        node.module = last.module
+    shape = (batch, count, rows, value.shape[-1])
+    if last.output.shape == shape:
+        last.kind, last.inputs, last.attrs = "attention", inputs, attrs
+        return nodes
+    result = Value("", shape, last.output.dtype)
+    last.kind, last.inputs, last.attrs = "reshape", [result], {}
+    return [*nodes, Node("attention", inputs, [result], attrs, last.module)]
+
+
+def _heads(
+    upstream: Upstream, chain: ScoreChain, operands: tuple[Value, Value, Value], product: Node
+) -> _Heads | None:
+    """The rows of the scores as batch, heads and positions; None where they have no such form."""
+    query, key, value = operands
+    rows = query.shape[:-1]
+    factors: Factors | None = tuple(size for size in rows if size != 1)
+    views = [*chain.rows]
+    if len(rows) == 2 and all(len(view) == 2 for view in views):
+        views.append((*_merged_dims(upstream, query), rows[-1]))
+    for view in views:
+        factors = None if factors is None else refinement(factors, view)
+    if not factors or math.prod(rows) != math.prod(product.output.shape) // key.shape[-2]:
+        return None
+    shares = [
+        _shared_factors(operand.shape[:-2], whole, factors)
+        for operand, whole in ((key, rows), (value, chain.weights.shape[:-1]))
+    ]
+    if None in shares or shares[0] != shares[1]:
+        return None
+    shared = shares[0] or 0
+    whole = len(factors) - 1 - shared
+    # without heads, the keys of one batch dim are those of one head
+    batch_dims = whole - 1 if whole > 1 else whole
+    if rows[:1] == (1,) and not shared and whole == 1:
+        batch_dims = 0
+    sizes = [term.factor_sizes(factors) for term in chain.terms]
+    if None in sizes:
+        return None
+    of_dims = _of_dims(len(factors), batch_dims)
+    # a mask that differs by a part of the batch, such as the windows of an image, is one of heads
+    if not shared and any(_is_mixed(one, of_dims[0]) for one in sizes):
+        of_dims = _of_dims(len(factors), 1)
+    return _Heads(factors, of_dims, shared)
+
+
+def _of_dims(count: int, first: int) -> tuple[tuple[int, ...], ...]:
+    return tuple(range(first)), tuple(range(first, count - 1)), (count - 1,)
+
+
+def _is_mixed(sizes: Shape | None, group: tuple[int, ...]) -> bool:
+    return sizes is not None and len({sizes[index] == 1 for index in group}) > 1
+
+
+def _shared_factors(lead: Shape, rows: Shape, factors: Factors) -> int | None:
+    """The last so many factors before the positions for which keys broadcast; None for others."""
+    of_dims = groups(rows, factors)
+    if of_dims is None or len(lead) != len(rows) - 1:
+        return None
+    is_whole: list[bool] = []
+    for size, full, group in zip(lead, rows, of_dims, strict=False):
+        if size not in (1, full):
+            return None
+        is_whole += [size == full] * len(group)
+    is_whole += [False] * (len(factors) - 1 - len(is_whole))
+    count = is_whole.count(True)
+    return len(is_whole) - count if all(is_whole[:count]) else None
+
+
+def _merged_dims(upstream: Upstream, value: Value) -> Shape:
+    """The dims that a reshape merged into the first dim of a value, before later transposes."""
+    dim, size = 0, value.shape[0]
+    for _ in range(8):  # chosen: casts, scales and transposes before the product
+        value = _uncast(upstream, value)
+        transpose = upstream.producer(value, "transpose")
+        reshape = upstream.producer(value, "reshape")
+        scaled = upstream.scalar(value, "mul") or upstream.scalar(value, "div")
+        if transpose is not None:
+            dim, value = transpose.attrs["dims"][dim], transpose.inputs[0]
+        elif scaled is not None:
+            value = scaled[0]
+        elif reshape is not None:
+            factors = refinement(reshape.inputs[0].shape, value.shape)
+            of_dims = factors and groups(value.shape, factors)
+            return tuple(factors[i] for i in of_dims[dim]) if factors and of_dims else (size,)
+        else:
+            break
+    return (size,)
+
+
+def _uncast(upstream: Upstream, value: Value) -> Value:
+    while (cast := upstream.producer(value, "cast")) is not None:
+        value = cast.inputs[0]
+    return value

@@ -7,17 +7,21 @@ replaced by two small ones in turn, which have to give the same kind of mask.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from meshwright.capture.names import name_values
+from meshwright.capture.passes.mask_parts import MaskPart, MaskParts
+from meshwright.capture.passes.pattern import Upstream
+from meshwright.capture.passes.score_terms import MaskNodes
 from meshwright.capture.program import Node, Program, Value
 from meshwright.capture.symbolic_sizes import Witness
 from meshwright.schema.errors import GraphError
 
 MaskAttrs = dict[str, Any]
 
+_LIMITS = {"window", "chunk"}
 _BATCH = 2
 _MARGIN = 7  # chosen: positions beyond the largest number of the subgraph
 _LARGEST = 4608  # chosen: a mask of 21 million elements, for windows of up to 4,096
@@ -27,23 +31,82 @@ _STAND_INS = (13, 17)  # chosen: primes that no other number of a mask is likely
 
 
 def recognize_masks(program: Program) -> None:
-    """Replace a mask made from positions by attrs, and drop a mask that hides nothing.
+    """Replace masks made from positions by attrs, and drop masks that hide nothing.
 
-    `causal`: a query sees keys up to its own position. `window`: the last so many of them, itself
-    included. `chunk`: those of its own chunk of so many positions.
+    `causal`: a query sees keys up to its own position. `window`: those at a distance of less than
+    so many positions. `chunk`: those of its own chunk of so many positions. The parts of a mask
+    that depend on other things stay.
     """
-    known: dict[Value, MaskAttrs | None] = {}
+    known: dict[Value, _Recognized | None] = {}
+    additions: dict[Node, list[Node]] = {}
+    upstream = Upstream(program)
     for node in program.nodes:
         operands = 5 if node.attrs.get("sinks") else 4
         if node.kind != "attention" or len(node.inputs) != operands or node.attrs["causal"]:
             continue
         mask = node.inputs[3]
         if mask not in known:
-            known[mask] = _mask_attrs(program, mask)
-        attrs = known[mask]
-        if attrs is not None:
-            node.inputs = [*node.inputs[:3], *node.inputs[4:]]
-            node.attrs = {**node.attrs, **attrs}
+            made = MaskNodes(node.module)
+            known[mask] = _recognized(program, MaskParts(upstream, made), mask)
+            additions[node] = made.nodes
+        recognized = known[mask]
+        if recognized is not None:
+            rest = [] if recognized.rest is None else [recognized.rest]
+            node.inputs = [*node.inputs[:3], *rest, *node.inputs[4:]]
+            node.attrs = {**node.attrs, **recognized.attrs}
+    program.insert_before(additions)
+
+
+class _Recognized(NamedTuple):
+    """The attrs of a mask, and the mask of its other parts."""
+
+    attrs: MaskAttrs
+    rest: Value | None = None
+
+
+def _recognized(program: Program, masks: MaskParts, mask: Value) -> _Recognized | None:
+    whole = _mask_attrs(program, mask)
+    if whole is not None:
+        return _Recognized(whole)
+    parts = masks.of(mask)
+    placed = [
+        part for part in parts if not _extended(program, masks).upstream([part.value]).sources
+    ]
+    # parts may be a window together, such as the keys before a query and those not long before
+    if len(placed) > 1 and (whole := _attrs_of_parts(program, masks, placed)) is not None:
+        recognized = dict.fromkeys(placed, whole)
+    else:
+        recognized = {part: _attrs_of_parts(program, masks, [part]) for part in placed}
+    attrs: MaskAttrs = {}
+    rest: list[MaskPart] = []
+    for part in parts:
+        found = recognized.get(part)
+        if found is None or any(
+            attrs.get(name, found[name]) != found[name] for name in _LIMITS & found.keys()
+        ):
+            rest.append(part)
+            continue
+        attrs |= {**found, "causal": bool(attrs.get("causal") or found.get("causal"))}
+    if len(rest) == len(parts):
+        return None
+    return _Recognized(attrs, _joined(masks, rest))
+
+
+def _attrs_of_parts(
+    program: Program, masks: MaskParts, parts: Sequence[MaskPart]
+) -> MaskAttrs | None:
+    mask = _joined(masks, parts)
+    return None if mask is None else _mask_attrs(_extended(program, masks), mask)
+
+
+def _joined(masks: MaskParts, parts: Sequence[MaskPart]) -> Value | None:
+    conditions = [part.value for part in parts if part.is_condition]
+    return masks.made.joined(conditions, [part.value for part in parts if not part.is_condition])
+
+
+def _extended(program: Program, masks: MaskParts) -> Program:
+    """The program with the new nodes of the parts, which depend on its nodes."""
+    return replace(program, nodes=[*program.nodes, *masks.made.nodes])
 
 
 def _mask_attrs(program: Program, mask: Value) -> MaskAttrs | None:
@@ -121,7 +184,9 @@ def _candidates(visible: Any) -> Iterator[MaskAttrs]:
     length = visible.shape[-1]
     table = visible.reshape(-1, length, length)[0]
     yield {"causal": True}
-    yield {"causal": True, "window": int(table[-1].sum())}
+    width = int(table[-1].sum())
+    yield {"causal": True, "window": width}
+    yield {"causal": False, "window": width}
     alone = [row for row in range(1, length) if int(table[row].sum()) == 1]
     if alone:
         yield {"causal": True, "chunk": alone[0]}

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch.nn.attention.bias import causal_lower_right
 
 from meshwright.capture.interpreter import TorchOpCall, results_of
-from meshwright.capture.interpreter.attention import visible_keys
+from meshwright.capture.interpreter.attention import masked, visible_keys
 from meshwright.runtime.arrays import Reduce
 from meshwright.runtime.local_op import LocalOp
 from meshwright.runtime.sequence_order import Turn
@@ -73,8 +73,9 @@ class TorchArrays:
         return _SumOverRanks.apply(part, reduce)  # type: ignore[no-any-return, no-untyped-call]  # torch's apply has no types
 
     def attention(self, op: LocalOp) -> Sequence[T]:
-        """Causal attention chunk by chunk: query rows attend to the keys up to their last row."""
+        """Attention by position chunk by chunk: query rows attend to the keys that they may see."""
         query, key, value = op.call.inputs[:3]
+        mask, sinks = _mask_and_sinks(op.call)
         count, size = query.shape[2], key.shape[2]
         first = int(op.part(op.axes(op.terms[0][2:3]))) * count
         if op.chunks is None:
@@ -86,22 +87,39 @@ class TorchArrays:
             starts = [order[place] for place in range(first, first + count, length)]
         outputs: list[T] = []
         attrs = {**op.call.attrs, "causal": False}
+        is_causal = bool(op.call.attrs["causal"])
         limits = {name: attrs.pop(name) for name in ("window", "chunk") if name in attrs}
         # only scaled_dot_product_attention reads the short form of a causal mask
-        has_short_form = not (limits or attrs.keys() & {"sinks", "softcap"})
-        for rows, start in zip(torch.split(query, length, dim=2), starts, strict=True):
-            count, stop = rows.shape[2], start + rows.shape[2]
-            mask = (
-                causal_lower_right(count, stop)
-                if has_short_form
-                else visible_keys(
-                    count, stop, causal=True, first_row=start, device=rows.device, **limits
+        has_short_form = not (limits or mask is not None or attrs.keys() & {"sinks", "softcap"})
+        for number, (rows, start) in enumerate(
+            zip(torch.split(query, length, dim=2), starts, strict=True)
+        ):
+            count = rows.shape[2]
+            stop = start + count if is_causal else size
+            if has_short_form:
+                seen = causal_lower_right(count, stop)
+            else:
+                seen = visible_keys(
+                    count, stop, causal=is_causal, first_row=start, device=rows.device, **limits
                 )
-            )
-            sinks = op.call.inputs[3:]
-            inputs = [rows, key[:, :, :stop], value[:, :, :stop], mask, *sinks]
+            if mask is not None:
+                seen = masked(_part_of_mask(mask, number * length, count, stop), seen)
+            inputs = [rows, key[:, :, :stop], value[:, :, :stop], seen, *sinks]
             outputs += results_of(replace(op.call, inputs=inputs, attrs=attrs))
         return [torch.cat(outputs, dim=2)]
+
+
+def _mask_and_sinks(call: TorchOpCall) -> tuple[T | None, list[T]]:
+    rest = list(call.inputs[3:])
+    sinks = [rest.pop()] if call.attrs.get("sinks") else []
+    return (rest[0] if rest else None), sinks
+
+
+def _part_of_mask(mask: T, first: int, rows: int, keys: int) -> T:
+    """The rows and the first keys of a mask, each of which may broadcast."""
+    if mask.dim() > 1 and mask.shape[-2] != 1:
+        mask = mask[..., first : first + rows, :]
+    return mask[..., :keys]
 
 
 class _SumOverRanks(torch.autograd.Function):

@@ -21,11 +21,11 @@ def _linear(call: JaxOpCall) -> A:
 
 
 def _visible(call: JaxOpCall, rows: int, columns: int, first_row: A | int) -> A:
-    """Which keys each query of causal attention sees, [rows, columns]."""
+    """Which keys each query sees by its position, [rows, columns]."""
     query, key = jnp.arange(rows)[:, None] + first_row, jnp.arange(columns)[None]
-    visible = key <= query
+    visible = key <= query if call.attrs["causal"] else jnp.ones((rows, columns), jnp.bool_)
     if "window" in call.attrs:
-        visible = visible & (query - key < call.attrs["window"])
+        visible = visible & (jnp.abs(query - key) < call.attrs["window"])
     if "chunk" in call.attrs:
         visible = visible & (query // call.attrs["chunk"] == key // call.attrs["chunk"])
     return visible
@@ -45,9 +45,9 @@ def attention(call: JaxOpCall, first_row: A | int = 0) -> A:
     softcap = call.attrs.get("softcap")
     if softcap is not None:
         scores = softcap * jnp.tanh(scores / softcap)
-    if call.attrs["causal"]:
+    if call.attrs["causal"] or "window" in call.attrs:
         scores = jnp.where(_visible(call, rows, columns, first_row), scores, -jnp.inf)
-    elif mask is not None:
+    if mask is not None:
         mask = mask.reshape((1,) * (4 - mask.ndim) + mask.shape)
         shape = (groups, heads // groups) if mask.shape[1] == heads else (1, 1)
         mask = mask.reshape(mask.shape[0], *shape, *mask.shape[2:])

@@ -1,10 +1,10 @@
 """Scaled dot-product attention and rotary position embedding.
 
 Query heads are ordered (group, head of the group): group i of r heads reads key and value head i.
-In causal attention, query position i attends to key positions up to i: of these to the last
-`window`, or to those of its chunk of `chunk` positions. With a softcap, scores become
-softcap * tanh(scores / softcap). Sinks, one score a head, take weight and add nothing. A row
-without any key gives zeros.
+In causal attention, query position i attends to key positions up to i. A `window` leaves keys at
+a distance of less than so many positions, a `chunk` those of the same chunk of so many positions.
+With a softcap, scores become softcap * tanh(scores / softcap). Sinks, one score a head, take weight
+and add nothing. A row without any key gives zeros.
 """
 
 from __future__ import annotations
@@ -50,11 +50,11 @@ def _mask(call: KernelCall) -> Array | None:
 
 
 def _seen(call: KernelCall, rows: int, columns: int) -> Array:
-    """Which keys a query of causal attention sees."""
+    """Which keys a query sees by its position."""
     query, key = np.arange(rows)[:, None], np.arange(columns)[None]
-    seen = key <= query
+    seen = key <= query if call.attrs.get("causal") else np.ones((rows, columns), np.bool_)
     if "window" in call.attrs:
-        seen = seen & (query - key < call.attrs["window"])
+        seen = seen & (np.abs(query - key) < call.attrs["window"])
     if "chunk" in call.attrs:
         seen = seen & (query // call.attrs["chunk"] == key // call.attrs["chunk"])
     return np.asarray(seen)
@@ -82,7 +82,7 @@ def _weights(call: KernelCall) -> tuple[Array, Array]:
         bias = mask if is_float(mask) else np.where(mask.astype(np.bool_), 0.0, -np.inf)
         full = np.broadcast_to(bias, (*call.x.shape[:3], scores.shape[-1]))
         scores = scores + full.reshape(scores.shape)
-    if call.attrs.get("causal"):
+    if call.attrs.get("causal") or "window" in call.attrs:
         scores = np.where(_seen(call, *scores.shape[-2:]), scores, -np.inf)
     sinks = _sinks(call)
     if sinks is None:
