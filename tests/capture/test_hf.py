@@ -102,6 +102,12 @@ def test_a_sequence_beyond_the_positions_is_refused(config):
         capture_hf(config("llama"), batch=8, seq=65)
 
 
+def test_a_model_without_a_table_of_positions_reads_any_length():
+    sizes = {"d_model": 32, "n_layer": 1, "n_head": 4, "d_inner": 48, "vocab_size": 97}
+    graph = capture_hf({"model_type": "xlnet", "dtype": "float32", **sizes}, batch=8, seq=100_000)
+    assert graph.symbols["seq"] == 100_000
+
+
 def test_a_file_that_is_no_config_is_refused(tmp_path):
     with pytest.raises(GraphError, match="cannot read"):
         capture_hf(tmp_path / "missing.json", batch=8)

@@ -4,6 +4,7 @@ notes on what capture leaves out."""
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 import pytest
 import torch
@@ -133,3 +134,18 @@ def test_a_checkpoint_is_noted() -> None:
 def test_a_missing_loss_is_noted() -> None:
     (note,) = captured(WithoutLoss()).notes
     assert note.startswith("the forward pass returns no scalar first")
+
+
+class ChecksANumber(Layer):
+    def forward(self, x: T, lengths: T) -> T:
+        torch._check(lengths.max().item() <= x.shape[1])
+        return self.up(x).pow(2).mean()
+
+
+def test_a_number_that_only_a_check_reads_is_no_op() -> None:
+    def inputs(sizes: Mapping[str, int]) -> dict[str, T]:
+        lengths = torch.zeros(sizes["batch"], dtype=torch.long, device="meta")
+        return {"x": torch.zeros(sizes["batch"], 4, 16, device="meta"), "lengths": lengths}
+
+    graph = capture_module(ChecksANumber(), inputs, symbols={"batch": 8}, name="checks")
+    assert [op.kind for op in graph.ops] == ["linear", "pow", "mean"]

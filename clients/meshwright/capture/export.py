@@ -231,6 +231,8 @@ class _ExportReader:
         if name in _WRAPPERS:
             return self._inline(node, arguments, path)
         if not isinstance(node.target, torch._ops.OpOverload):
+            if _is_for_checks_only(node):
+                return None
             raise GraphError(f"torch.export left {name!r}, which is not a tensor operation")
         packet = node.target.overloadpacket.__name__
         if node.target.namespace in _COMMUNICATION_NAMESPACES:
@@ -279,6 +281,16 @@ class _ExportReader:
         for key, value in values.items():
             if value is before:
                 values[key] = result
+
+
+def _is_for_checks_only(node: torch.fx.Node) -> bool:
+    """Whether a number that a tensor holds is read by run-time checks alone, as in an assert."""
+    return all(
+        _is_for_checks_only(user)
+        if not isinstance(user.target, torch._ops.OpOverload)
+        else user.target.overloadpacket.__name__ in _NO_OPS
+        for user in node.users
+    )
 
 
 def _parameter_names(module: torch.nn.Module) -> dict[str, str]:

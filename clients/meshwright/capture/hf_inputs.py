@@ -73,6 +73,8 @@ class HeadInputs:
         longest = getattr(text, "max_position_embeddings", None) or getattr(
             text, "max_target_positions", None
         )
+        if longest is not None and longest < 0:
+            longest = None  # of a model without positions in a table
         self.symbols["seq"] = seq or longest or DEFAULT_SEQ
         if longest and self.symbols["seq"] > longest:
             raise GraphError(

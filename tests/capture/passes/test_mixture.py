@@ -1,9 +1,14 @@
 """Mixtures of experts, against their own arithmetic."""
 
-import torch
+from types import MethodType
 
-from meshwright.capture import interpret
+import torch
+from torch.nn import functional
+from transformers import OlmoeConfig, OlmoeForCausalLM
+
+from meshwright.capture import capture_module, interpret
 from meshwright.schema import Graph, Op, Tensor
+from tests.capture.architecture import GROUPED
 
 
 def graph_of(capacity):
@@ -75,3 +80,42 @@ def test_a_token_beyond_the_slots_is_dropped():
 def test_more_slots_drop_nothing():
     made, _, each = run([0, 0, 0, 1], capacity_factor=2.0)
     torch.testing.assert_close(made["y"], each)
+
+
+def first_and_next_best(gate, x):
+    """A router that masks its first choice for the second: tokens stay in one dim throughout."""
+    scores = functional.linear(x.reshape(-1, gate.hidden_dim), gate.weight)
+    first = scores.argmax(-1, keepdim=True)
+    second = scores.scatter(1, first, float("-inf")).argmax(-1, keepdim=True)
+    index = torch.cat([first, second], dim=1)
+    return scores, scores.softmax(-1).gather(1, index), index
+
+
+def test_tokens_in_one_dim_and_squared_activations_are_experts_with_slots(run_graph):
+    torch.manual_seed(0)
+    tiny = {
+        **GROUPED,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "hidden_act": "relu2",
+        "use_cache": False,
+    }
+    model = OlmoeForCausalLM._from_config(OlmoeConfig(**tiny), dtype=torch.float32).train()
+    for layer in model.model.layers:
+        layer.mlp.gate.forward = MethodType(first_and_next_best, layer.mlp.gate)
+
+    def inputs(sizes):
+        ids = torch.zeros(sizes["batch"], sizes["seq"], dtype=torch.long, device="meta")
+        return {"input_ids": ids, "labels": ids}
+
+    symbols = {"batch": 2, "seq": 12}
+    graph = capture_module(model, inputs, symbols=symbols, limits={"seq": 64}, name="experts")
+    kinds = [op.kind for op in graph.ops]
+    assert (kinds.count("moe_dispatch"), kinds.count("sort")) == (2, 0)
+    ids = torch.randint(3, 90, (2, 12))
+    made = run_graph(graph, model, {"input_ids": ids, "labels": ids}, capacity_factor=4.0)
+    loss = model(input_ids=ids, labels=ids).loss
+    torch.testing.assert_close(made[graph.loss], loss)
+    weights = [layer.mlp.gate.weight for layer in model.model.layers]
+    wanted = torch.autograd.grad(loss, weights)
+    torch.testing.assert_close(torch.autograd.grad(made[graph.loss], weights), wanted)

@@ -27,7 +27,14 @@ _GROUPED_MATMULS = frozenset(
 )
 # chosen: sequences divide over up to 8 devices, and rows fill the tiles of matrix products
 _SLOT_ALIGNMENT = 8
-_ROW_WISE = frozenset({"silu", "gelu", "relu", "sigmoid", "tanh", "mul", "add", "cast", "clamp"})
+# element-wise kinds without operands besides rows
+_ROW_WISE = frozenset(
+    {
+        *("silu", "gelu", "relu", "sigmoid", "tanh", "erf", "softplus", "leaky_relu", "elu"),
+        *("mish", "hardswish", "mul", "add", "sub", "div", "pow", "exp", "log", "sqrt", "rsqrt"),
+        *("abs", "neg", "maximum", "minimum", "cast", "clamp"),
+    }
+)
 
 
 def recognize_mixture(program: Program) -> None:
@@ -83,16 +90,17 @@ class _Region:
     ) -> _Region | None:
         """The region that starts at this sort, or None for another use of sort."""
         index = upstream.through(sort.inputs[0], "reshape")
-        if index.rank != 3 or sort.inputs[0].rank != 1:
+        if index.rank not in (2, 3) or sort.inputs[0].rank != 1:
             return None
-        batch, length, choices = index.shape
+        choices = index.shape[-1]
         permutation = sort.outputs[1]
         for gather in (n for r in readers.get(permutation, ()) for n in readers.get(r.output, ())):
             if gather.kind != "index" or gather.inputs[0].rank != 2:
                 continue
             tokens = upstream.through(gather.inputs[0], "reshape")
-            if tokens.shape[:2] != (batch, length) or tokens.rank != 3:
+            if tokens.rank != 3 or index.shape[:-1] not in _leading_dims(tokens):
                 continue
+            batch, length, _ = tokens.shape
             matmul = next(
                 (n for n in _after(gather.output, readers) if n.kind in _GROUPED_MATMULS), None
             )
@@ -102,9 +110,10 @@ class _Region:
             capacity = slots_of_an_expert(program, length, choices, experts)
             region = cls(upstream, sort.outputs[0], permutation, tokens, index, experts, capacity)
             region.module = gather.module
+            region.index = region._three_dims(index)
             region.slots[gather.output] = region._add(
                 "moe_dispatch",
-                [tokens, index],
+                [tokens, region.index],
                 (experts, batch, capacity, tokens.shape[-1]),
                 gather.output,
                 capacity_factor=1.0,
@@ -185,10 +194,17 @@ class _Region:
         if not gather or gather.inputs[1] is not self.permutation:
             return False
         weight = self.upstream.through(gather.inputs[0], "reshape")
-        if weight.shape != self.index.shape:
+        choices = self.index.shape[-1]
+        if weight.shape not in [(*lead, choices) for lead in _leading_dims(self.tokens)]:
             return False
-        self.weight = weight
+        self.weight = self._three_dims(weight)
         return True
+
+    def _three_dims(self, value: Value) -> Value:
+        """A value [b*s, k] as [b, s, k]; a router's op can keep its tokens in one dim."""
+        if value.rank == 3:
+            return value
+        return self._add("reshape", [value], (*self.tokens.shape[:2], value.shape[-1]), value)
 
     def _is_inverse(self, index: Value) -> bool:
         """Whether the index is the inverse of the permutation."""
@@ -216,6 +232,12 @@ class _Region:
         result = Value("", shape, like.dtype)
         self.nodes.append(Node(kind, inputs, [result], attrs, self.module))
         return result
+
+
+def _leading_dims(tokens: Value) -> tuple[tuple[int, ...], ...]:
+    """The leading dims of an index of the experts of tokens [b, s, h]."""
+    batch, length, _ = tokens.shape
+    return (batch, length), (batch * length,)
 
 
 def _after(value: Value, readers: dict[Value, list[Node]]) -> list[Node]:
