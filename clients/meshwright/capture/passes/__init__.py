@@ -11,6 +11,7 @@ from meshwright.capture.passes.identity import drop_identities
 from meshwright.capture.passes.leading_dims import keep_leading_dims
 from meshwright.capture.passes.linear import recognize_linear
 from meshwright.capture.passes.mask import recognize_masks
+from meshwright.capture.passes.masked_scatter import recognize_masked_scatter
 from meshwright.capture.passes.mixture import recognize_mixture
 from meshwright.capture.passes.pad import recognize_pads
 from meshwright.capture.passes.ranges import fold_ranges
@@ -30,6 +31,7 @@ PASSES: tuple[Pass, ...] = (
     fold_ranges,
     drop_dead_code,
     recognize_pads,
+    recognize_masked_scatter,
     merge_views,
     recognize_linear,
     recognize_gelu,
@@ -71,6 +73,7 @@ __all__ = [
     "recognize_dense_experts",
     "recognize_gelu",
     "recognize_linear",
+    "recognize_masked_scatter",
     "recognize_masks",
     "recognize_mixture",
     "recognize_pads",
