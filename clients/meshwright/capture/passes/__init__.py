@@ -10,6 +10,7 @@ from meshwright.capture.passes.gelu import recognize_gelu
 from meshwright.capture.passes.identity import drop_identities
 from meshwright.capture.passes.leading_dims import keep_leading_dims
 from meshwright.capture.passes.linear import recognize_linear
+from meshwright.capture.passes.listed_samples import join_listed_samples
 from meshwright.capture.passes.mask import recognize_masks
 from meshwright.capture.passes.masked_scatter import recognize_masked_scatter
 from meshwright.capture.passes.mixture import recognize_mixture
@@ -29,6 +30,8 @@ PASSES: tuple[Pass, ...] = (
     lower_complex_numbers,
     drop_identities,
     fold_ranges,
+    merge_views,
+    join_listed_samples,
     drop_dead_code,
     recognize_pads,
     recognize_masked_scatter,
@@ -66,6 +69,7 @@ __all__ = [
     "drop_identities",
     "drop_repeated_heads",
     "fold_ranges",
+    "join_listed_samples",
     "keep_leading_dims",
     "lower_complex_numbers",
     "merge_views",
