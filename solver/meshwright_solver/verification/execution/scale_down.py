@@ -39,6 +39,8 @@ from meshwright_solver.verification.execution.symbol_sizes import SizeRequiremen
 KEPT = 16  # chosen: kernel windows, experts, segments of a fused projection
 SCALES = (1, 2, 3)  # chosen: multiples of the least sizes, tried until the structure is the plan's
 CHUNK = 2  # chosen: the least length at which a chunk can be short and not empty
+# the factor of groups in the rules of convolutions and group norms; that of a depthwise convolution
+_GROUPS = ("q", "g", "o")
 
 
 class ScaleError(Exception):
@@ -145,6 +147,10 @@ class _Sizes:
             sizes = self._factor_sizes(op, chosen)
             stated = {factor: sizes[factor] for factor in op.rule.sizes}
             return op.model_copy(update={"rule": op.rule.model_copy(update={"sizes": stated})})
+        if op.attrs.get("groups", 1) != 1:
+            sizes = self._factor_sizes(op, chosen)
+            groups = next(sizes[factor] for factor in _GROUPS if factor in sizes)
+            return op.model_copy(update={"attrs": {**op.attrs, "groups": groups}})
         if "manual_split" not in op.attrs:
             return op
         # a table without chunks at rest is whole: one chunk
