@@ -67,7 +67,12 @@ def capture_hf(
     model.train()
     with _graph_errors("cannot find the inputs of", head):
         inputs = HeadInputs(head, model_config, dtype, batch=batch, seq=seq, model=model)
-    with _graph_errors("cannot trace", head), scans_as_ops(head), _without_checks():
+    with (
+        _graph_errors("cannot trace", head),
+        scans_as_ops(head),
+        _without_checks(),
+        inputs.media.equal_grids(),
+    ):
         graph = capture_module(
             model,
             inputs,

@@ -10,14 +10,18 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any
 
 import torch
 
+from meshwright.capture.hf_packed import Grid, packed_images
+
 Sizes = Mapping[str, int]
 
 _DEFAULT_SIDE = 224  # published: the side of ImageNet crops, for a configuration without one
+_PACKED_SIDE = 448  # chosen: 32 patches of 14 pixels, four windows of Qwen2.5-VL
 _FRAMES = ("num_frames", "frames_per_clip")
 _CHANNELS = ("num_channels", "in_channels", "in_chans")
 _VISION = ("vision_config", "vision_tower_config", "backbone_config", "encoder")
@@ -49,10 +53,28 @@ class Media:
                 return int(token), features
         return None
 
+    @cached_property
+    def grid(self) -> Grid | None:
+        """Frames, rows and columns of the patches of an image, for models that pack images."""
+        if "image_grid_thw" not in self._parameters:
+            return None
+        vision = self.vision_config
+        patch = vision.patch_size
+        side = (getattr(vision, "image_size", None) or _PACKED_SIDE // 14 * patch) // patch
+        return 1, side, side
+
+    def equal_grids(self) -> AbstractContextManager[None]:
+        """A context in which every image has this grid."""
+        if self.grid is None:
+            return nullcontext()
+        return packed_images(self._model, self.vision_config, self.grid)
+
     def pixels(self, sizes: Sizes) -> torch.Tensor:
-        """One image a sample, [b, c, h, w]; clips and lists of images have a dim more."""
-        lead = self._lead
-        return self._pixels(sizes["batch"], lead)
+        """One image a sample.
+
+        [b, c, h, w]; clips and lists of images have a dim more; packed images are [b * patches, n].
+        """
+        return self._pixels(sizes["batch"], () if self.grid else self._lead)
 
     @cached_property
     def _lead(self) -> tuple[int, ...]:
@@ -73,6 +95,11 @@ class Media:
 
     def _pixels(self, batch: int, lead: tuple[int, ...]) -> torch.Tensor:
         vision = self.vision_config
+        if self.grid is not None:
+            frames = _first(vision, ("temporal_patch_size",)) or 1
+            elements = (_first(vision, _CHANNELS) or 3) * frames * vision.patch_size**2
+            shape: tuple[int, ...] = (batch * math.prod(self.grid), elements)
+            return torch.zeros(shape, dtype=self._dtype, device="meta")
         side = _first(vision, ("image_size", "video_size", "img_size")) or _DEFAULT_SIDE
         height, width = (side, side) if isinstance(side, int) else tuple(side)[-2:]
         shape = (batch, *lead, _first(vision, _CHANNELS) or 3, height, width)
@@ -80,11 +107,14 @@ class Media:
 
     def _features_of(self, kind: str) -> int | None:
         """The number of features of one sample."""
-        call = self._feature_call(kind)
-        if call is None or kind != "image":
+        if kind != "image":
             return None
         batch = 2
-        result = call(pixel_values=self._pixels(batch, self._lead))
+        with self.equal_grids():
+            call = self._feature_call(kind)
+            if call is None:
+                return None
+            result = call(pixel_values=self._pixels(batch, () if self.grid else self._lead))
         features = getattr(result, "pooler_output", result)
         parts = features if isinstance(features, (list, tuple)) else [features]
         width = self._config.get_text_config().hidden_size
