@@ -50,6 +50,12 @@ def _masked_scatter(run: TorchOpCall) -> T:
     return torch.where(replaced.reshape(*order.shape, *trailing), taken, x)
 
 
+def _segment_sum(run: TorchOpCall) -> T:
+    rows, index = run.x, run.inputs[1]
+    flat = rows.reshape(index.numel(), *rows.shape[index.dim() :])
+    return rows.new_zeros(run.shapes[0]).index_add(0, index.reshape(-1), flat)
+
+
 KERNELS: dict[str, Kernel] = {
     "identity": lambda run: run.x,
     "reshape": lambda run: run.x.reshape(run.shapes[0]),
@@ -69,6 +75,10 @@ KERNELS: dict[str, Kernel] = {
     "index": _index,
     "scatter": _scatter,
     "scatter_add": lambda run: run.x.scatter_add(run.attrs["dim"], *run.inputs[1:]),
+    "index_add": lambda run: run.x.index_add(
+        run.attrs["dim"], *run.inputs[1:], alpha=run.attrs.get("alpha", 1)
+    ),
+    "unsorted_segment_sum": _segment_sum,
     "masked_scatter": _masked_scatter,
     "topk": lambda run: run.x.topk(run.attrs["k"], run.attrs["dim"]),
     "sort": lambda run: run.x.sort(run.attrs["dim"], run.attrs["descending"]),

@@ -20,6 +20,7 @@ from meshwright.capture.passes.repeated_heads import drop_repeated_heads
 from meshwright.capture.passes.rms_norm import recognize_rms_norm
 from meshwright.capture.passes.rotary import recognize_rotary
 from meshwright.capture.passes.rotary_pairs import recognize_rotary_pairs
+from meshwright.capture.passes.segment_sum import recognize_segment_sums
 from meshwright.capture.passes.view import merge_views
 from meshwright.capture.program import Program
 
@@ -35,6 +36,7 @@ PASSES: tuple[Pass, ...] = (
     drop_dead_code,
     recognize_pads,
     recognize_masked_scatter,
+    recognize_segment_sums,
     merge_views,
     recognize_linear,
     recognize_gelu,
@@ -84,4 +86,5 @@ __all__ = [
     "recognize_rms_norm",
     "recognize_rotary",
     "recognize_rotary_pairs",
+    "recognize_segment_sums",
 ]
