@@ -112,7 +112,7 @@ def export_module(
     with warnings.catch_warnings():
         # tracing raises deprecation warnings inside torch
         warnings.simplefilter("ignore")
-        with tracing_modes(), torch_substitutes():
+        with tracing_modes():
             return torch.export.export(module, tuple(positional), dict(named), strict=False)
 
 
@@ -120,7 +120,7 @@ def export_module(
 def tracing_modes() -> Iterator[None]:
     """The meta device and the modes under which forward functions are traced."""
     # most forward functions create tensors without naming a device
-    with torch.device("meta"), _CallsAsOps():
+    with torch.device("meta"), _CallsAsOps(), torch_substitutes():
         yield
 
 

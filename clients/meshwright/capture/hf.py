@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,19 +20,27 @@ from meshwright.capture.selective_scan import scans_as_ops
 from meshwright.schema import Graph
 from meshwright.schema.errors import GraphError, MeshwrightError
 
-# usual training heads of model types; encoder heads come before heads of converted encoders
+# usual training heads of model types; encoder heads come before heads of converted encoders, and
+# heads that read images and text before those that read a part of it
 _HEADS = (
+    "MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES",
+    "MODEL_FOR_MULTIMODAL_LM_MAPPING_NAMES",
     "MODEL_FOR_ZERO_SHOT_IMAGE_CLASSIFICATION_MAPPING_NAMES",
     "MODEL_FOR_MASKED_LM_MAPPING_NAMES",
     "MODEL_FOR_CAUSAL_LM_MAPPING_NAMES",
     "MODEL_FOR_IMAGE_CLASSIFICATION_MAPPING_NAMES",
+    "MODEL_FOR_VIDEO_CLASSIFICATION_MAPPING_NAMES",
     "MODEL_FOR_AUDIO_CLASSIFICATION_MAPPING_NAMES",
     "MODEL_FOR_PRETRAINING_MAPPING_NAMES",
+    "MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING_NAMES",
+    "MODEL_FOR_MASKED_IMAGE_MODELING_MAPPING_NAMES",
+    "MODEL_FOR_IMAGE_TO_IMAGE_MAPPING_NAMES",
 )
 _HEADS_OF_PAIRS = (
     "MODEL_FOR_SEQ_TO_SEQ_CAUSAL_LM_MAPPING_NAMES",
     "MODEL_FOR_SPEECH_SEQ_2_SEQ_MAPPING_NAMES",
 )
+_NO_CHECKS = "TRANSFORMERS_DISABLE_TORCH_CHECK"  # published: an option of transformers
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -64,14 +73,20 @@ def capture_hf(
             model_config, dtype=model_dtype, attn_implementation=attention_of(head)
         )
     model.train()
-    inputs = HeadInputs(head, model_config, model_dtype, batch=batch, seq=seq)
-    with _graph_errors("cannot trace", head), scans_as_ops(head):
+    with _graph_errors("cannot find the inputs of", head):
+        inputs = HeadInputs(head, model_config, model_dtype, batch=batch, seq=seq, model=model)
+    with (
+        _graph_errors("cannot trace", head),
+        scans_as_ops(head),
+        _without_checks(),
+        inputs.media.equal_grids(),
+    ):
         graph = capture_module(
             model,
             inputs,
             symbols=inputs.symbols,
             limits=inputs.limits,
-            constants=list(numbers_of(model_config.to_dict())),
+            constants=[*numbers_of(model_config.to_dict()), *inputs.constants],
             name=name or settings.get("_name_or_path") or origin or model_config.model_type,
             autocast=autocast,
         )
@@ -109,6 +124,26 @@ def build_config(settings: Mapping[str, Any]) -> Any:
         )
     with _graph_errors("cannot build", transformers.CONFIG_MAPPING[model_type]):
         model_config = transformers.AutoConfig.for_model(model_type, **options)
+    for part in _parts(model_config):
+        _set_for_training(part)
+    if getattr(model_config, "is_encoder_decoder", False) and not _is_set(
+        model_config, "decoder_start_token_id"
+    ):
+        # the value of the token changes no shape
+        model_config.decoder_start_token_id = getattr(model_config, "pad_token_id", None) or 0
+    return model_config
+
+
+def _parts(model_config: Any) -> Iterator[Any]:
+    """A configuration and those nested in it."""
+    yield model_config
+    for value in list(vars(model_config).values()):
+        if isinstance(value, transformers.PretrainedConfig):
+            yield from _parts(value)
+
+
+def _set_for_training(model_config: Any) -> None:
+    """No dropout, no cache, no masks on spectrograms."""
     for field in list(vars(model_config)):
         if "drop" in field and isinstance(getattr(model_config, field), float):
             setattr(model_config, field, 0.0)
@@ -116,12 +151,6 @@ def build_config(settings: Mapping[str, Any]) -> Any:
         model_config.use_cache = False
     if hasattr(model_config, "apply_spec_augment"):
         model_config.apply_spec_augment = False
-    if getattr(model_config, "is_encoder_decoder", False) and not _is_set(
-        model_config, "decoder_start_token_id"
-    ):
-        # the value of the token changes no shape
-        model_config.decoder_start_token_id = getattr(model_config, "pad_token_id", None) or 0
-    return model_config
 
 
 def _is_set(model_config: Any, field: str) -> bool:
@@ -138,6 +167,20 @@ def _graph_errors(what: str, head: Any) -> Iterator[None]:
     except Exception as failure:  # transformers documents no exception types
         message = " ".join(str(failure.__cause__ or failure).split())[:400]
         raise GraphError(f"{what} a {head.__name__} of this config: {message}") from failure
+
+
+@contextmanager
+def _without_checks() -> Iterator[None]:
+    """No checks of values, such as that a text has as many image tokens as there are features."""
+    before = os.environ.get(_NO_CHECKS)
+    os.environ[_NO_CHECKS] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[_NO_CHECKS]
+        else:
+            os.environ[_NO_CHECKS] = before
 
 
 def head_of(settings: Mapping[str, Any], model_config: Any) -> Any:

@@ -7,7 +7,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
+from transformers.models.auto import modeling_auto
 
+from meshwright.capture.hf_media import Media
 from meshwright.schema.errors import GraphError
 
 Sizes = Mapping[str, int]
@@ -15,7 +17,8 @@ Feed = Callable[[Sizes], dict[str, Any]]
 
 DEFAULT_SEQ = 2048
 _SHORT = 128  # chosen: below it, few primes differ from all sizes of the model
-_DEFAULT_SIDE = 224  # published: the side of ImageNet crops, for a configuration without one
+_LISTED = 211  # chosen: images that a model may handle as a list, one op each
+_PIXELWISE = "MODEL_FOR_SEMANTIC_SEGMENTATION_MAPPING_NAMES"
 _DEFAULT_SAMPLES = 160_000  # chosen: ten seconds at 16 kHz, the default length
 
 
@@ -26,36 +29,67 @@ class HeadInputs:
     """
 
     def __init__(
-        self, head: Any, config: Any, dtype: torch.dtype, *, batch: int, seq: int | None
+        self,
+        head: Any,
+        config: Any,
+        dtype: torch.dtype,
+        *,
+        batch: int,
+        seq: int | None,
+        model: Any = None,
     ) -> None:
         self._head, self._config, self._dtype = head, config, dtype
+        if model is None:
+            with torch.device("meta"):
+                model = head._from_config(config, dtype=dtype)
+        self._model = model
+        self.media = Media(head, config, dtype, model)
         self._parameters = inspect.signature(head.forward).parameters
         self._main = getattr(head, "main_input_name", "input_ids")
         self._samples = seq or _DEFAULT_SAMPLES
         self.symbols = {"batch": batch}
         self.limits: dict[str, int] = {}
+        if self.media.tokens is not None:
+            self.limits["batch"] = _LISTED
         if self._reads_text:
             self._take_length(seq)
 
     def __call__(self, sizes: Sizes) -> dict[str, Any]:
         """The forward's arguments at these sizes."""
         arguments: dict[str, Any] = {}
-        if self._main in ("pixel_values", "input_features", "input_values"):
-            arguments[self._main] = {
-                "pixel_values": self._pixels,
-                "input_features": self._features,
-                "input_values": self._sound,
-            }[self._main](sizes)
+        if self._main == "input_features":
+            arguments["input_features"] = self._features(sizes)
+        if self._main == "input_values":
+            arguments["input_values"] = self._sound(sizes)
         if self._reads_text and "input_features" not in arguments:
             arguments["input_ids"] = _ids(sizes, "batch", "seq")
+        if "pixel_values" in self._parameters:
+            arguments["pixel_values"] = self.media.pixels(sizes)
         if self.is_contrastive:
-            arguments["pixel_values"] = self._pixels(sizes)
             return {**arguments, "return_loss": True}
-        arguments["labels"] = _ids(sizes, *(("batch", "seq") if self._reads_text else ("batch",)))
+        if "labels" in self._parameters:
+            arguments["labels"] = self._labels(sizes)
         if "next_sentence_label" in self._parameters:
             arguments["next_sentence_label"] = _ids(sizes, "batch")
             arguments["token_type_ids"] = _ids(sizes, "batch", "seq")
+        if self.media.tokens is not None and "token_type_ids" in self._parameters:
+            arguments["token_type_ids"] = _ids(sizes, "batch", "seq")
+        if hasattr(getattr(self._model, "model", None), "get_rope_index"):
+            arguments["position_ids"] = _ids({**sizes, "axes": 3}, "axes", "batch", "seq")
         return arguments
+
+    def _labels(self, sizes: Sizes) -> torch.Tensor:
+        if self._reads_text:
+            return _ids(sizes, "batch", "seq")
+        if self._head.__name__ in _names(_PIXELWISE):
+            height, width = self.media.pixels(sizes).shape[-2:]
+            return _ids({**sizes, "h": height, "w": width}, "batch", "h", "w")
+        return _ids(sizes, "batch")
+
+    @property
+    def constants(self) -> tuple[int, ...]:
+        """Numbers of the inputs that are no symbols: the tokens of an image."""
+        return self.media.tokens or ()
 
     @property
     def is_contrastive(self) -> bool:
@@ -66,7 +100,9 @@ class HeadInputs:
         """Whether the model reads text or decodes it."""
         if self.is_contrastive or "decoder_input_ids" in self._parameters:
             return True
-        return self._main == "input_ids"
+        return self._main == "input_ids" or (
+            "pixel_values" in self._parameters and "input_ids" in self._parameters
+        )
 
     def _take_length(self, seq: int | None) -> None:
         text = self._config.get_text_config()
@@ -83,13 +119,11 @@ class HeadInputs:
             )
         if longest:
             self.limits["seq"] = _traced_length(self.symbols["seq"], longest)
-
-    def _pixels(self, sizes: Sizes) -> torch.Tensor:
-        vision_config = getattr(self._config, "vision_config", self._config)
-        side = getattr(vision_config, "image_size", None) or _DEFAULT_SIDE
-        height, width = (side, side) if isinstance(side, int) else side
-        shape = (sizes["batch"], vision_config.num_channels, height, width)
-        return torch.zeros(shape, dtype=self._dtype, device="meta")
+        if self.media.tokens is not None and self.media.tokens[1] > self.symbols["seq"]:
+            raise GraphError(
+                f"a sequence of {self.symbols['seq']} does not hold the {self.media.tokens[1]} "
+                "tokens of an image. State a longer one"
+            )
 
     def _features(self, sizes: Sizes) -> torch.Tensor:
         """The frames of a spectrogram, which the first convolutions halve."""
@@ -102,6 +136,12 @@ class HeadInputs:
 
     def _sound(self, sizes: Sizes) -> torch.Tensor:
         return torch.zeros((sizes["batch"], self._samples), dtype=self._dtype, device="meta")
+
+
+def _names(table: str) -> set[str]:
+    """The classes of a table of transformers' heads."""
+    listed = getattr(modeling_auto, table).values()
+    return {name for one in listed for name in ([one] if isinstance(one, str) else one)}
 
 
 def _traced_length(requested: int, longest: int) -> int:

@@ -29,6 +29,7 @@ PLACED = frozenset(
         *VISION,
         *("tril", "triu", "trace", "fault_injection", "gather"),
         *("scatter", "scatter_add", "scatter_rows", "scatter_nd", "index_add", "index_copy"),
+        "masked_scatter",
     }
 )
 # kinds whose summed factors are the rows that numbers look up

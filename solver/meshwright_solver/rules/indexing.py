@@ -158,6 +158,22 @@ def index_write(ports: RuleInputs) -> Known:
     return _writes(linear, f"{' '.join(factors)}, {index}{written} -> {' '.join(factors)}", updates)
 
 
+def masked_scatter(ports: RuleInputs) -> Known:
+    """Rows where a mask is true become the rows of the third input, in order.
+
+    x [b, s, ...], mask [b, s], rows [b, t, ...]: each place of the first dim has rows of its own.
+    """
+    rest = " ".join(names("d", len(ports.inputs[0]) - 2))
+    term = f"b s! {rest}".strip()
+    return known(
+        f"{term}, b s!, {f'b t! {rest}'.strip()} -> {term}",
+        "memory",
+        linear=((0, 2),),
+        saves_inputs=(1,),
+        flops=0,
+    )
+
+
 def segments(mark: str) -> Builder:
     """Combines rows of equal number; sums over a part of the rows are partial."""
 
@@ -199,6 +215,7 @@ INDEXING: dict[str, Builder] = {
     "scatter_nd": scatter_nd,
     "index_add": index_write,
     "index_copy": index_write,
+    "masked_scatter": masked_scatter,
     "unsorted_segment_sum": segments(""),
     "unsorted_segment_max": segments("!"),
     "unsorted_segment_min": segments("!"),

@@ -140,6 +140,14 @@ def _embedding(call: AtenCall) -> None:
     call.op("embedding", [call.args["weight"], call.args["indices"]], **attrs)
 
 
+def _embedding_bag(call: AtenCall) -> None:
+    """Bags are recognized by a pass; results of its backward pass are dropped."""
+    dropped = len(call.results) - 1
+    call.results = call.results[:1]
+    call.unknown()
+    call.values = [*call.results, *[call.out] * dropped]
+
+
 def _layer_norm(call: AtenCall) -> None:
     inputs = [call.args["input"], call.args.get("weight"), call.args.get("bias")]
     call.op(
@@ -152,8 +160,9 @@ def _layer_norm(call: AtenCall) -> None:
 
 def _rms_norm(call: AtenCall) -> None:
     x, weight, eps = (call.args.get(name) for name in ("input", "weight", "eps"))
-    if x is None or weight is None or eps is None:
+    if x is None or weight is None:
         return call.unknown()
+    eps = torch.finfo(getattr(torch, x.dtype)).eps if eps is None else eps
     return call.op("rms_norm", [x, weight], dims=len(call.args["normalized_shape"]), eps=eps)
 
 
@@ -266,6 +275,7 @@ CONVERTERS: dict[str, Converter] = {
     },
     "selective_scan": _selective_scan,
     "embedding": _embedding,
+    "embedding_bag": _embedding_bag,
     "layer_norm": _layer_norm,
     "rms_norm": _rms_norm,
     "batch_norm": _batch_norm,

@@ -299,6 +299,13 @@ def _scatter(call: AtenCall, *, kind: str) -> None:
     return call.op(kind, [*inputs, call.args["src"]], **attrs)
 
 
+def _index_add(call: AtenCall) -> None:
+    source: Value = call.args["self"]
+    alpha = plain_attr(call.args.get("alpha", 1))
+    inputs = [source, call.args["index"], call.args["source"]]
+    call.op("index_add", inputs, dim=call.args["dim"] % source.rank, alpha=alpha)
+
+
 _VIEWS = (
     "view", "reshape", "_unsafe_view", "flatten", "unflatten", "squeeze", "unsqueeze", "view_as",
     "reshape_as",
@@ -342,4 +349,5 @@ CONVERTERS: dict[str, Converter] = {
     "index": _index,
     "scatter": partial(_scatter, kind="scatter"),
     "scatter_add": partial(_scatter, kind="scatter_add"),
+    "index_add": _index_add,
 }

@@ -39,6 +39,23 @@ def _scatter(run: TorchOpCall) -> T:
     return run.x.scatter(run.attrs["dim"], run.inputs[1], source)
 
 
+def _masked_scatter(run: TorchOpCall) -> T:
+    """Rows where the mask is true become the rows of the source, in order, sample by sample."""
+    x, mask, rows = run.inputs
+    order = mask.cumsum(1) - 1
+    trailing = [1] * (x.dim() - 2)
+    place = order.clamp(0, rows.shape[1] - 1).reshape(*order.shape, *trailing)
+    taken = rows.gather(1, place.expand(*order.shape, *rows.shape[2:]))
+    replaced = mask & (order < rows.shape[1])
+    return torch.where(replaced.reshape(*order.shape, *trailing), taken, x)
+
+
+def _segment_sum(run: TorchOpCall) -> T:
+    rows, index = run.x, run.inputs[1]
+    flat = rows.reshape(index.numel(), *rows.shape[index.dim() :])
+    return rows.new_zeros(run.shapes[0]).index_add(0, index.reshape(-1), flat)
+
+
 KERNELS: dict[str, Kernel] = {
     "identity": lambda run: run.x,
     "reshape": lambda run: run.x.reshape(run.shapes[0]),
@@ -58,6 +75,11 @@ KERNELS: dict[str, Kernel] = {
     "index": _index,
     "scatter": _scatter,
     "scatter_add": lambda run: run.x.scatter_add(run.attrs["dim"], *run.inputs[1:]),
+    "index_add": lambda run: run.x.index_add(
+        run.attrs["dim"], *run.inputs[1:], alpha=run.attrs.get("alpha", 1)
+    ),
+    "unsorted_segment_sum": _segment_sum,
+    "masked_scatter": _masked_scatter,
     "topk": lambda run: run.x.topk(run.attrs["k"], run.attrs["dim"]),
     "sort": lambda run: run.x.sort(run.attrs["dim"], run.attrs["descending"]),
     "argmax": lambda run: run.x.argmax(run.attrs["dim"], run.attrs["keepdim"]),

@@ -11,7 +11,9 @@ from meshwright.capture.passes.identity import drop_identities
 from meshwright.capture.passes.identity_index import drop_identity_indices
 from meshwright.capture.passes.leading_dims import keep_leading_dims
 from meshwright.capture.passes.linear import recognize_linear
+from meshwright.capture.passes.listed_samples import join_listed_samples
 from meshwright.capture.passes.mask import recognize_masks
+from meshwright.capture.passes.masked_scatter import recognize_masked_scatter
 from meshwright.capture.passes.mixture import recognize_mixture
 from meshwright.capture.passes.pad import recognize_pads
 from meshwright.capture.passes.ranges import fold_ranges
@@ -19,6 +21,7 @@ from meshwright.capture.passes.repeated_heads import drop_repeated_heads
 from meshwright.capture.passes.rms_norm import recognize_rms_norm
 from meshwright.capture.passes.rotary import recognize_rotary
 from meshwright.capture.passes.rotary_pairs import recognize_rotary_pairs
+from meshwright.capture.passes.segment_sum import recognize_segment_sums
 from meshwright.capture.passes.view import merge_views
 from meshwright.capture.passes.zero_states import drop_zero_states
 from meshwright.capture.program import Program
@@ -32,8 +35,12 @@ PASSES: tuple[Pass, ...] = (
     drop_zero_states,
     drop_identity_indices,
     fold_ranges,
+    merge_views,
+    join_listed_samples,
     drop_dead_code,
     recognize_pads,
+    recognize_masked_scatter,
+    recognize_segment_sums,
     merge_views,
     recognize_linear,
     recognize_gelu,
@@ -70,6 +77,7 @@ __all__ = [
     "drop_repeated_heads",
     "drop_zero_states",
     "fold_ranges",
+    "join_listed_samples",
     "keep_leading_dims",
     "lower_complex_numbers",
     "merge_views",
@@ -77,10 +85,12 @@ __all__ = [
     "recognize_dense_experts",
     "recognize_gelu",
     "recognize_linear",
+    "recognize_masked_scatter",
     "recognize_masks",
     "recognize_mixture",
     "recognize_pads",
     "recognize_rms_norm",
     "recognize_rotary",
     "recognize_rotary_pairs",
+    "recognize_segment_sums",
 ]

@@ -40,6 +40,8 @@ from meshwright_solver.verification.execution.symbol_sizes import SizeRequiremen
 KEPT = 16  # chosen: kernel windows, experts, segments of a fused projection
 SCALES = (1, 2, 3)  # chosen: multiples of the least sizes, tried until the structure is the plan's
 CHUNK = 2  # chosen: the least length at which a chunk can be short and not empty
+# the factor of groups in the rules of convolutions and group norms; that of a depthwise convolution
+_GROUPS = ("q", "g", "o")
 
 
 class ScaleError(Exception):
@@ -146,6 +148,10 @@ class _Sizes:
             sizes = self._factor_sizes(op, chosen)
             stated = {factor: sizes[factor] for factor in op.rule.sizes}
             return op.model_copy(update={"rule": op.rule.model_copy(update={"sizes": stated})})
+        if op.attrs.get("groups", 1) != 1:
+            sizes = self._factor_sizes(op, chosen)
+            groups = next(sizes[factor] for factor in _GROUPS if factor in sizes)
+            return op.model_copy(update={"attrs": {**op.attrs, "groups": groups}})
         if "manual_split" not in op.attrs:
             return op
         # a table without chunks at rest is whole: one chunk
@@ -251,7 +257,6 @@ class _Sizes:
         for op in self.problem.ops:
             if op.op.kind not in ("topk", "slice"):
                 continue
-            step = int(op.op.attrs.get("step", 1))
             read, written = op.inputs[0].tensor, op.outputs[0].tensor
             before, after = (self.problem.tensors[name] for name in (read, written))
             for dim, (long, short) in enumerate(zip(before.shape, after.shape, strict=True)):
@@ -261,9 +266,6 @@ class _Sizes:
                 ]
                 if long <= short:
                     continue
-                sizes = [math.prod(chosen[key] for key in of) for of in keys]
-                if step > 1 and sizes[0] != step * sizes[1]:
-                    raise ScaleError(f"op {op.name!r}: a cut in steps of {step} does not scale")
                 if any(len(of_tensor) != 1 for of_tensor in keys):
                     continue
                 (whole,), (rest,) = keys

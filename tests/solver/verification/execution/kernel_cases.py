@@ -344,6 +344,8 @@ MOVED = [
     case("scatter", real(4, 5), np.array([[0, 2], [1, 4]]), dim=1, value=3.0),
     case("scatter_add", real(4, 5), whole(5, 4, 7), real(4, 7), dim=1),
     case("scatter_add", real(4, 5), whole(4, 3, 5), real(3, 5), dim=0),
+    case("masked_scatter", real(2, 4, 3), truth(2, 4), real(2, 3, 3)),
+    case("masked_scatter", real(2, 5), truth(2, 5), real(2, 2)),
     *(case("topk", real(3, 7), k=k, dim=d) for k, d in ((2, 1), (3, 0), (7, -1))),
     case("topk", real(7), k=3, dim=0, largest=False, by=lambda x: x.topk(3, largest=False)),
     *(case("sort", real(3, 7), dim=d, descending=down) for d in (0, 1) for down in (True, False)),

@@ -49,12 +49,17 @@ def _expand_gradients(
     return (reduced_to(call.x.shape, sent[0]),)
 
 
-def _cut(call: KernelCall) -> tuple[slice, ...]:
+def _cut(call: KernelCall) -> tuple[Any, ...]:
     """The place of a slice: that of the attrs, or the same part where the sizes have changed.
 
-    The part is counted in lengths of the slice. A part beyond the end becomes the first one.
+    The part is counted in lengths of the slice. A part beyond the end becomes the first one, and a
+    slice that is longer than its scaled-down dim starts over at the dim's end.
     """
     place = []
+    if any(count > size for size, count in zip(call.x.shape, call.shape, strict=True)):
+        return np.ix_(
+            *(np.arange(n) % size for size, n in zip(call.x.shape, call.shape, strict=True))
+        )
     for d, (size, count) in enumerate(zip(call.x.shape, call.shape, strict=True)):
         is_sliced = call.attrs.get("dim") is None or int(call.attrs["dim"]) % call.x.ndim == d
         start = int(call.number("start", 0)) if is_sliced else 0
@@ -77,7 +82,7 @@ def _slice_gradients(
     call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
 ) -> Gradients:
     whole = np.zeros(call.x.shape)
-    whole[_cut(call)] = sent[0]
+    np.add.at(whole, _cut(call), sent[0])
     return (whole,)
 
 

@@ -131,7 +131,33 @@ def _read_points_gradients(
     return whole, None
 
 
+def _masked_rows(call: KernelCall) -> tuple[Array, Place]:
+    """Where rows are replaced, and the places of the rows that replace them."""
+    mask, rows = call.inputs[1].astype(np.bool_), call.inputs[2]
+    order = np.cumsum(mask, axis=1) - 1
+    replaced = mask & (order < rows.shape[1])
+    return replaced, (np.nonzero(replaced)[0], order[replaced])
+
+
+def _masked_scatter(call: KernelCall) -> Array:
+    replaced, place = _masked_rows(call)
+    result = call.x.copy()
+    result[replaced] = call.inputs[2][place]
+    return result
+
+
+def _masked_scatter_gradients(
+    call: KernelCall, _outputs: Sequence[Array], sent: Sequence[Array]
+) -> Gradients:
+    replaced, place = _masked_rows(call)
+    kept, rows = sent[0].copy(), np.zeros(call.inputs[2].shape)
+    kept[replaced] = 0.0
+    rows[place] = sent[0][replaced]
+    return kept, None, rows
+
+
 SCATTER: Mapping[str, OpKernel] = {
+    "masked_scatter": OpKernel(_masked_scatter, _masked_scatter_gradients),
     "scatter_rows": _kernel(_rows, "update"),
     "scatter_nd": _kernel(_points, "update"),
     "index_add": _kernel(_slices, "add"),
