@@ -48,13 +48,18 @@ def _layer_norm(arrays: Arrays, call: Any, reduce: Reduce, parts: int) -> Array:
 
 
 def _rms_norm(arrays: Arrays, call: Any, reduce: Reduce, parts: int) -> Array:
-    x, weight = call.inputs
+    x, weight = call.x, call.optional(1)
     wide = arrays.cast(x, call.attrs.get("compute", x.dtype))
     dims = _last_dims(call)
     count = parts * prod(x.shape[d] for d in dims)
     squares = arrays.sum(wide**2, dims, keepdims=True)
     square = arrays.sum_over_ranks(squares, reduce) / count
-    return weight * arrays.cast(wide * arrays.rsqrt(square + call.attrs["eps"]), x.dtype)
+    normalized = wide * arrays.rsqrt(square + call.attrs["eps"])
+    if weight is None:
+        return arrays.cast(normalized, x.dtype)
+    if offset := call.attrs.get("weight_offset"):
+        return arrays.cast(normalized * (arrays.cast(weight, wide.dtype) + offset), x.dtype)
+    return weight * arrays.cast(normalized, x.dtype)
 
 
 def _softmax(arrays: Arrays, call: Any, reduce: Reduce, _parts: int) -> Array:

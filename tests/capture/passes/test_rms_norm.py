@@ -67,3 +67,29 @@ def test_a_norm_over_another_dim_is_left_alone(check_capture):
 def test_torch_has_the_norm_itself(check_capture):
     graph = check_capture(torch.nn.RMSNorm(8, eps=1e-6), torch.randn(2, 3, 8))
     assert [op.kind for op in graph.ops] == ["rms_norm"]
+
+
+def test_a_number_may_be_added_to_the_weight(check_capture):
+    def offset(x, weight):
+        wide = x.float()
+        unit = wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)
+        return (unit * (1.0 + weight.float())).type_as(x)
+
+    (op,) = check_capture(Norm(offset).bfloat16(), torch.randn(2, 3, 8).bfloat16()).ops
+    assert op.kind == "rms_norm"
+    assert op.attrs == {"dims": 1, "eps": 1e-6, "compute": "float32", "weight_offset": 1.0}
+    (op,) = check_capture(Norm(offset), torch.randn(2, 3, 8)).ops
+    assert op.attrs == {"dims": 1, "eps": 1e-6, "weight_offset": 1.0}
+
+
+def test_a_norm_needs_no_weight(check_capture):
+    def unit(x, weight):
+        wide = x.float()
+        return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)).type_as(x)
+
+    graph = check_capture(Norm(unit).bfloat16(), torch.randn(2, 3, 8).bfloat16())
+    assert [(op.kind, len(op.inputs)) for op in graph.ops] == [("rms_norm", 1)]
+    graph = check_capture(
+        torch.nn.RMSNorm(8, elementwise_affine=False, eps=1e-6), torch.randn(2, 3, 8)
+    )
+    assert [(op.kind, len(op.inputs)) for op in graph.ops] == [("rms_norm", 1)]

@@ -160,10 +160,11 @@ def _layer_norm(call: AtenCall) -> None:
 
 def _rms_norm(call: AtenCall) -> None:
     x, weight, eps = (call.args.get(name) for name in ("input", "weight", "eps"))
-    if x is None or weight is None:
+    if x is None:
         return call.unknown()
+    inputs = [x] if weight is None else [x, weight]
     eps = torch.finfo(getattr(torch, x.dtype)).eps if eps is None else eps
-    return call.op("rms_norm", [x, weight], dims=len(call.args["normalized_shape"]), eps=eps)
+    return call.op("rms_norm", inputs, dims=len(call.args["normalized_shape"]), eps=eps)
 
 
 def _batch_norm(call: AtenCall) -> None:

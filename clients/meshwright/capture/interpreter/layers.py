@@ -54,10 +54,14 @@ def _cross_entropy(run: TorchOpCall) -> T:
 
 
 def _rms_norm(run: TorchOpCall) -> T:
-    x, weight = run.inputs
+    x, weight = run.x, run.optional(1)
     wide = x.to(run.attrs.get("compute", x.dtype))
     dims = tuple(range(-int(run.attrs["dims"]), 0))
     scale = torch.rsqrt(wide.pow(2).mean(dims, keepdim=True) + run.attrs["eps"])
+    if weight is None:
+        return (wide * scale).to(x.dtype)
+    if offset := run.attrs.get("weight_offset"):
+        return (wide * scale * (weight.to(wide.dtype) + offset)).to(x.dtype)
     return weight * (wide * scale).to(x.dtype)
 
 

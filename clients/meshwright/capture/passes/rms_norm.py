@@ -3,31 +3,59 @@
 from __future__ import annotations
 
 from meshwright.capture.passes.pattern import Upstream
-from meshwright.capture.program import Program, Value
+from meshwright.capture.program import Node, Program, Value
 
 
 def recognize_rms_norm(program: Program) -> None:
-    """Convert w * (x * rsqrt(mean(x^2) + eps)) to rms_norm.
+    """Convert w * (x * rsqrt(mean(x^2) + eps)), with or without the weight w, to rms_norm.
 
     The attr `compute` records the inner dtype of a cast of x to a wider dtype and back. The cast
-    back stands before or after the product with the weight.
+    back stands before or after the product with the weight. The attr `weight_offset` is a number
+    that is added to the weight.
     """
     upstream = Upstream(program)
     for node in program.nodes:
-        product = node.output if node.kind == "mul" else upstream.through(node.output, "cast")
-        for left, normalized in upstream.pairs(product, "mul"):
-            weight = upstream.through(left, "cast")
-            if weight.role != "parameter" or weight.rank != 1:
-                continue
-            match = _match_normalization(upstream, normalized, node.output.dtype)
-            if match is None:
-                continue
-            source, eps, compute = match
-            if source.shape[-1:] != weight.shape or source.shape != node.output.shape:
-                continue
-            node.kind, node.inputs = "rms_norm", [source, weight]
-            node.attrs = {"dims": 1, "eps": eps, **({"compute": compute} if compute else {})}
-            break
+        _match_weighted(upstream, node)
+    # from the end: the cast back, before the product that it reads
+    for node in reversed(program.nodes):
+        if node.kind not in ("mul", "cast"):
+            continue
+        match = _match_normalization(upstream, node.output, node.output.dtype)
+        if match is not None and match[0].shape == node.output.shape:
+            _replace(node, match)
+
+
+def _match_weighted(upstream: Upstream, node: Node) -> None:
+    product = node.output if node.kind == "mul" else upstream.through(node.output, "cast")
+    for left, normalized in upstream.pairs(product, "mul"):
+        weight, offset = upstream.through(left, "cast"), 0.0
+        if (shifted := upstream.scalar(weight, "add")) is not None:
+            weight, offset = upstream.through(shifted[0], "cast"), shifted[1]
+        if weight.role != "parameter" or weight.rank != 1:
+            continue
+        match = _match_normalization(upstream, normalized, node.output.dtype)
+        if match is None:
+            continue
+        source = match[0]
+        if source.shape[-1:] == weight.shape and source.shape == node.output.shape:
+            _replace(node, match, weight, offset)
+            return
+
+
+def _replace(
+    node: Node,
+    match: tuple[Value, float, str | None],
+    weight: Value | None = None,
+    offset: float = 0.0,
+) -> None:
+    source, eps, compute = match
+    node.kind, node.inputs = "rms_norm", [source] if weight is None else [source, weight]
+    node.attrs = {
+        "dims": 1,
+        "eps": eps,
+        **({"compute": compute} if compute else {}),
+        **({"weight_offset": offset} if offset else {}),
+    }
 
 
 def _match_normalization(

@@ -208,6 +208,8 @@ NORMALISED = [
     case("layer_norm", real(2, 3, 4), dims=1, eps=1e-5),
     case("rms_norm", real(2, 3, 4), real(4), dims=1, eps=1e-5),
     case("rms_norm", real(2, 3, 4), real(3, 4), dims=2, eps=1e-2),
+    case("rms_norm", real(2, 3, 4), real(4), dims=1, eps=1e-5, weight_offset=1.0),
+    case("rms_norm", real(2, 3, 4), dims=1, eps=1e-5),
     case("batch_norm", real(3, 4), real(4), real(4), training=True, eps=1e-5),
     case(
         "batch_norm", real(2, 3, 4, 5), real(3), real(3), real(3), positive(3),

@@ -84,10 +84,14 @@ def _cross_entropy(call: JaxOpCall) -> A:
 
 
 def _rms_norm(call: JaxOpCall) -> A:
-    x, weight = call.inputs
+    x, weight = call.x, call.optional(1)
     wide = x.astype(call.attrs.get("compute", x.dtype))
     dims = _last(call)
     scale = lax.rsqrt(jnp.mean(wide**2, axis=dims, keepdims=True) + call.attrs["eps"])
+    if weight is None:
+        return (wide * scale).astype(x.dtype)
+    if offset := call.attrs.get("weight_offset"):
+        return (wide * scale * (weight.astype(wide.dtype) + offset)).astype(x.dtype)
     return weight * (wide * scale).astype(x.dtype)
 
 

@@ -1,7 +1,7 @@
 """Normalizations.
 
-With x' = (x - mean) / sqrt(variance + eps) over some dims, y = x' * weight + bias, and g the
-gradient of x':
+With x' = (x - mean) / sqrt(variance + eps) over some dims, y = x' * (weight + weight_offset) + bias,
+and g the gradient of x':
 
     gradient of x = (g - mean(g) - x' * mean(g * x')) / sqrt(variance + eps)
 
@@ -102,7 +102,7 @@ def _kernel(normal_of: _NormalOf) -> OpKernel:
         result = unit.reshape(call.x.shape)
         weight, bias = call.optional(1), call.optional(2)
         if weight is not None:
-            result = result * weight.reshape(normal.scale)
+            result = result * _factor(call, weight, normal)
         if bias is not None:
             result = result + bias.reshape(normal.scale)
         return [result, *_statistics(call, normal, inverse)]
@@ -111,7 +111,7 @@ def _kernel(normal_of: _NormalOf) -> OpKernel:
         normal = normal_of(call)
         unit, inverse = _normalize(call, normal)
         weight = call.optional(1)
-        inner = sent[0] if weight is None else sent[0] * weight.reshape(normal.scale)
+        inner = sent[0] if weight is None else sent[0] * _factor(call, weight, normal)
         gradient = inner.reshape(normal.view)
         gradients: list[Array | None] = [
             _input_gradient(normal, unit, inverse, gradient).reshape(call.x.shape)
@@ -123,6 +123,10 @@ def _kernel(normal_of: _NormalOf) -> OpKernel:
         return tuple(gradients)
 
     return OpKernel(forward, backward)
+
+
+def _factor(call: KernelCall, weight: Array, normal: _Normal) -> Array:
+    return np.asarray(weight.reshape(normal.scale) + call.number("weight_offset", 0.0))
 
 
 def _statistics(call: KernelCall, normal: _Normal, inverse: Array) -> list[Array]:
