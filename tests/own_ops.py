@@ -50,3 +50,32 @@ torch.library.register_autograd(
     "meshwright_tests::batch_centered",
     lambda _, gradient: gradient - gradient.mean(0, keepdim=True),
 )
+
+
+@torch.library.custom_op("meshwright_tests::mixed", mutates_args=())
+def mixed(x: T, dims: list[int]) -> T:
+    means = [x.mean(dim, keepdim=True) for dim in dims]
+    return x.sin() + sum(means, torch.zeros_like(x))
+
+
+@mixed.register_fake
+def _(x: T, dims: list[int]) -> T:
+    del dims
+    return torch.empty_like(x)
+
+
+def _save_input(ctx, inputs, output) -> None:
+    x, ctx.dims = inputs
+    del output
+    ctx.save_for_backward(x)
+
+
+def _mixed_backward(ctx, gradient: T) -> tuple[T, None]:
+    (x,) = ctx.saved_tensors
+    means = [gradient.mean(dim, keepdim=True) for dim in ctx.dims]
+    return gradient * x.cos() + sum(means, torch.zeros_like(x)), None
+
+
+torch.library.register_autograd(
+    "meshwright_tests::mixed", _mixed_backward, setup_context=_save_input
+)

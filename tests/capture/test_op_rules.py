@@ -1,11 +1,17 @@
 """Rules of ops without a canonical kind: found by evaluation, or stated by the user."""
 
+from itertools import combinations
+
 import pytest
 import torch
 
 from meshwright.capture import Recipe, capture_module
-from meshwright.schema import GraphError
+from meshwright.capture.op_rules.find import RuleSearch
+from meshwright.schema import Degrees, GraphError, Setup
+from meshwright_solver.verification.verify import verify_documents
 from tests import own_ops
+from tests.solver.requests import planned, toy_request
+from tests.solver.small_graphs import GraphMaker, topology
 
 OWN = torch.ops.meshwright_tests
 assert own_ops.fused_norm  # the import registers the operators
@@ -89,6 +95,19 @@ def test_an_op_whose_samples_are_independent_is_sharded_by_them(name):
     assert "samples are independent" in graph.notes[-1]
 
 
+@pytest.mark.parametrize("name", SHARDED)
+def test_a_data_parallel_plan_shards_the_op_and_is_verified(name):
+    function, shapes, _ = SHARDED[name]
+    graph = captured(function, *shapes, weights=[(8,)] if name == "a whole input" else ())
+    devices, setup = topology(4), Setup(microbatches=1)
+    plan = planned(toy_request(graph=graph, topology=devices, degrees=Degrees(dp=4), setup=setup))
+    (own,) = [op for op in plan.stages[0].ops if op.op == unknown(graph).name]
+    assert ("dp",) in own.strategy.values()
+    certificate = verify_documents(plan, graph, devices, setup)
+    assert certificate.outcome == "verified", certificate.detail
+    assert certificate.gradients > 0
+
+
 @pytest.mark.parametrize(
     ("function", "reason"),
     [
@@ -164,6 +183,30 @@ def test_a_wrong_rule_is_refused_in_one_line(rules, message):
             rules=rules,
         )
     assert "\n" not in str(refused.value)
+
+
+def subsets(dims):
+    return [subset for count in range(4) for subset in combinations(dims, count)]
+
+
+@pytest.mark.parametrize("mixed", subsets((0, 1, 2)))
+def test_a_rule_is_refused_exactly_if_the_op_mixes_a_dim_that_it_shards(mixed):
+    maker = GraphMaker(batch=8)
+    x = maker.op("sin", [maker.parameter("x", "batch", 6, 4)], ["batch", 6, 4])
+    attrs = {"dims": list(mixed), "tensors": ["x"]}
+    graph = maker.graph(
+        maker.op("meshwright_tests.mixed.default", [x], ["batch", 6, 4], attrs=attrs)
+    )
+    for whole in subsets((0, 1, 2)):
+        term = " ".join(f"[{name}]" if k in whole else name for k, name in enumerate("bsh"))
+        search = RuleSearch(graph, {"meshwright_tests::mixed": f"{term} -> {term}"})
+        if set(mixed) <= set(whole):
+            assert len(search.rules()) == 1
+        else:
+            with pytest.raises(GraphError, match="is not independent along"):
+                search.rules()
+    (found,) = RuleSearch(graph).rules().values()
+    assert (found.rule is None) == (0 in mixed)
 
 
 def test_a_rule_that_is_wrong_in_the_backward_pass_is_refused():
