@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 
 from meshwright.capture.interpreter.recurrence import selective_scan
+from meshwright.capture.linear_attention import FUNCTIONS, METHODS, no_state
 
 T = torch.Tensor
 _OP = torch.library.custom_op("meshwright::selective_scan", selective_scan, mutates_args=())
@@ -28,14 +29,26 @@ def _scan(x: T, dt: T, a: T, b: T, c: T) -> T:
 
 @contextmanager
 def scans_as_ops(head: type) -> Iterator[None]:
-    """Replace the scans in the module of this class by `meshwright::selective_scan`."""
+    """Replace scans and linear attention in the module of this class by ops of `meshwright`."""
     module = vars(sys.modules[head.__module__])
-    originals = {name: module[name] for name in _SCANS if name in module}
-    module.update({name: _SCANS[name] for name in originals})
+    functions = {**_SCANS, **FUNCTIONS}
+    originals = {name: module[name] for name in functions if name in module}
+    methods = [
+        (kind, name, kind.__dict__[name])
+        for kind in module.values()
+        if isinstance(kind, type)
+        for name in METHODS
+        if name in kind.__dict__
+    ]
+    module.update({name: functions[name] for name in originals})
+    for kind, name, _ in methods:
+        setattr(kind, name, METHODS[name])
     try:
         yield
     finally:
         module.update(originals)
+        for kind, name, original in methods:
+            setattr(kind, name, original)
 
 
 def _steps(dt: T, bias: T | None, *, is_softplus: bool, limits: Sequence[float] | None) -> T:
@@ -60,7 +73,7 @@ def _mamba(
     **_: Any,
 ) -> T:
     """Mamba scan with channels as heads of one element: x and dt [b, h, t], B and C [b, n, t]."""
-    _no_state(return_last_state)
+    no_state(return_last_state)
     bias = None if delta_bias is None else delta_bias.to(dt.dtype)
     steps = _steps(dt.transpose(1, 2), bias, is_softplus=delta_softplus, limits=None)
     x = hidden_states.transpose(1, 2)
@@ -88,7 +101,7 @@ def _mamba2(
     **_: Any,
 ) -> T:
     """Mamba-2 scan: x [b, t, h, p], dt [b, t, h], A [h], B and C [b, t, g, n]."""
-    _no_state(return_final_states or initial_states is not None)
+    no_state(return_final_states or initial_states is not None)
     bias = None if dt_bias is None else dt_bias.to(dt.dtype)
     open_ended = tuple(dt_limit) == (0.0, float("inf"))
     limits = None if open_ended else dt_limit
@@ -96,11 +109,6 @@ def _mamba2(
     x = hidden_states.float()
     y = _scan(x, steps.float(), A.float()[:, None], B.float(), C.float())
     return y if D is None else y + D[:, None] * x
-
-
-def _no_state(is_requested: bool) -> None:
-    if is_requested:
-        raise NotImplementedError("a training graph does not return the state of a scan")
 
 
 _SCANS: Mapping[str, Callable[..., T]] = {

@@ -95,6 +95,39 @@ def selective_scan(ports: RuleInputs) -> Known:
     )
 
 
+def gated_delta_rule(ports: RuleInputs) -> Known:
+    """S = exp(decay) S, S = S + k (beta (v - S^T k))^T, y = S^T q with a state S [k, v] by head.
+
+    query and key [b, t, g, k], value [b, t, h, v], decay [b, t, h] or [b, t, h, k], beta [b, t, h]
+    -> y like value; h / g heads share query and key. Channels of v are independent. Seven
+    operations for each element of a state: one for the decay, two for each product.
+    """
+    groups, heads = ports.inputs[1][2], ports.inputs[2][2]
+    shared, each = ("1", "h") if groups == 1 else ("h", "h") if groups == heads else ("g", "(g r)")
+    row = f"b t! {shared} k!"
+    decay = f"b t! {each} k!" if len(ports.inputs[3]) == 4 else f"b t! {each}"
+    count = "g*r" if each == "(g r)" else "h"
+    return known(
+        f"{row}, {row}, b t! {each} v, {decay}, b t! {each} -> b t! {each} v",
+        "memory",
+        linear=((0,), (2,)),
+        flops=f"7*b*t*{count}*k*v",
+    )
+
+
+def linear_recurrence(_: RuleInputs) -> Known:
+    """h = gate h + x for every channel, [b, t, c]; the backward pass needs the gate and every h."""
+    rows = "b t! c"
+    return known(
+        f"{rows}, {rows} -> {rows}",
+        "memory",
+        linear=((0,),),
+        saves_inputs=(1,),
+        saves_outputs=(0,),
+        flops="2*b*t*c",
+    )
+
+
 def block_scores(_: RuleInputs) -> Known:
     """Scores of fixed sparse attention: inside each block, and with the last quarter of all.
 
@@ -126,6 +159,8 @@ CACHE: dict[str, Builder] = {
     "paged_attention": paged_attention,
     "wkv": wkv,
     "selective_scan": selective_scan,
+    "gated_delta_rule": gated_delta_rule,
+    "linear_recurrence": linear_recurrence,
     "block_scores": block_scores,
     "block_mix": block_mix,
 }

@@ -83,7 +83,7 @@ def test_a_number_may_be_added_to_the_weight(check_capture):
 
 
 def test_a_norm_needs_no_weight(check_capture):
-    def unit(x, weight):
+    def unit(x, _weight):
         wide = x.float()
         return (wide * torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)).type_as(x)
 

@@ -1,4 +1,4 @@
-"""Converters of recurrent layers: one op for each layer and direction."""
+"""Converters of recurrent layers, one op for each layer and direction, and of linear attention."""
 
 from __future__ import annotations
 
@@ -107,7 +107,14 @@ def _dropout(call: AtenCall, x: Value, probability: float) -> Value:
     return result
 
 
+def _scan(call: AtenCall, *, kind: str) -> None:
+    call.op(kind, list(call.args.values()))
+
+
 CONVERTERS: dict[str, Converter] = {
+    "gated_delta_rule": partial(_scan, kind="gated_delta_rule"),
+    "linear_recurrence": partial(_scan, kind="linear_recurrence"),
+    "wkv": partial(_scan, kind="wkv"),
     "lstm_cell": partial(_cell, kind="lstm"),
     "gru_cell": partial(_cell, kind="gru"),
     "rnn_tanh_cell": partial(_cell, kind="rnn", nonlinearity="tanh"),

@@ -11,6 +11,7 @@ from meshwright.capture.interpreter import (
     arithmetic,
     attention,
     layers,
+    linear_attention,
     mixture,
     recurrence,
     shape,
@@ -27,6 +28,7 @@ KERNELS: dict[str, Kernel] = {
     **attention.KERNELS,
     **mixture.KERNELS,
     **recurrence.KERNELS,
+    **linear_attention.KERNELS,
 }
 
 __all__ = ["KERNELS", "TorchOpCall", "interpret", "results_of", "run_of"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.solver.verification.execution.kernel_cases import Case, case, real
+from tests.solver.verification.execution.kernel_cases import Case, case, positive, real
 
 PLAIN = {"bias": False, "state": False, "projection": False, "reverse": False}
 BIAS, STATE = {"bias": True}, {"state": True}
@@ -22,4 +22,11 @@ CASES: list[Case] = [
          **{**PLAIN, **BIAS, **STATE, "reverse": True}),
     case("rnn", *RNN, real(3), real(3), nonlinearity="tanh", **{**PLAIN, **BIAS}),
     case("rnn", *RNN, real(2, 3), nonlinearity="relu", **{**PLAIN, **STATE, "reverse": True}),
+    case("gated_delta_rule", real(2, 5, 2, 3), real(2, 5, 2, 3), real(2, 5, 4, 2),
+         -positive(2, 5, 4), real(2, 5, 4)),
+    case("gated_delta_rule", real(2, 5, 3, 4), real(2, 5, 3, 4), real(2, 5, 3, 2),
+         -positive(2, 5, 3, 4), real(2, 5, 3)),
+    case("gated_delta_rule", real(2, 5, 1, 4), real(2, 5, 1, 4), real(2, 5, 3, 2),
+         -positive(2, 5, 3), real(2, 5, 3)),
+    case("linear_recurrence", real(2, 5, 3), real(2, 5, 3)),
 ]  # fmt: skip

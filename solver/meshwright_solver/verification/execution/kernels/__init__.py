@@ -27,6 +27,7 @@ from meshwright_solver.verification.execution.kernels.cumulative import CUMULATI
 from meshwright_solver.verification.execution.kernels.indexing import INDEXING
 from meshwright_solver.verification.execution.kernels.kernel import OpKernel
 from meshwright_solver.verification.execution.kernels.linear_algebra import LINEAR_ALGEBRA
+from meshwright_solver.verification.execution.kernels.linear_attention import LINEAR_ATTENTION
 from meshwright_solver.verification.execution.kernels.loss import LOSSES, ignored_label
 from meshwright_solver.verification.execution.kernels.mixture import MIXTURE
 from meshwright_solver.verification.execution.kernels.movement import MOVEMENT
@@ -72,6 +73,7 @@ KERNELS: Mapping[str, OpKernel] = {
     **QUANTISATION,
     **VISION,
     **CACHE,
+    **LINEAR_ATTENTION,
     **RECURRENT,
     **ROUTING,
 }

@@ -1,7 +1,7 @@
 """Normalizations.
 
-With x' = (x - mean) / sqrt(variance + eps) over some dims, y = x' * (weight + weight_offset) + bias,
-and g the gradient of x':
+With x' = (x - mean) / sqrt(variance + eps) over some dims, w = weight + weight_offset,
+y = x' w + bias, and g the gradient of x':
 
     gradient of x = (g - mean(g) - x' * mean(g * x')) / sqrt(variance + eps)
 

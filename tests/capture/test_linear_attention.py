@@ -1,0 +1,82 @@
+"""Linear attention and gated recurrences of transformers: one op each, which trains the same."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+import torch
+
+from meshwright.capture import capture_hf, interpret
+from meshwright.capture.hf import attention_of, build_config, head_of
+from meshwright.plugins.planner import certificate_of, find_planner, find_verifier, preset
+from meshwright.schema import Request
+
+TEXT: Mapping[str, Any] = {
+    "vocab_size": 97, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, "hidden_size": 32,
+    "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 128, "dtype": "float32",
+}  # fmt: skip
+DELTA = {
+    "linear_key_head_dim": 8, "linear_value_head_dim": 8, "linear_num_value_heads": 4,
+    "layer_types": ["linear_attention", "full_attention"],
+}  # fmt: skip
+ROUTED = {
+    "num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16,
+    "shared_expert_intermediate_size": 16,
+}  # fmt: skip
+MODELS: Mapping[str, Mapping[str, Any]] = {
+    "qwen3_next": {**TEXT, **DELTA, **ROUTED, "linear_num_key_heads": 2},
+    "olmo_hybrid": {**TEXT, **DELTA, "linear_num_key_heads": 4},
+    "rwkv": {**TEXT, "attention_hidden_size": 32, "context_length": 128},
+    "recurrent_gemma": {**TEXT, "lru_width": 32, "attention_window_size": 16},
+}
+KINDS = {
+    "qwen3_next": ("gated_delta_rule", 1),
+    "olmo_hybrid": ("gated_delta_rule", 1),
+    "rwkv": ("wkv", 2),
+    "recurrent_gemma": ("linear_recurrence", 2),
+}
+ROWS, SEQ = 3, 12
+
+
+@pytest.mark.parametrize("model_type", MODELS)
+def test_a_model_trains_the_same_as_its_graph_and_its_plan_is_verified(model_type: str) -> None:
+    torch.manual_seed(0)
+    settings = {"model_type": model_type, **MODELS[model_type]}
+    graph = capture_hf(settings, batch=64, seq=64)
+    assert not any("loop" in note or "kind" in note for note in graph.notes)
+    kind, count = KINDS[model_type]
+    assert Counter(op.kind for op in graph.ops)[kind] == count
+
+    config = build_config(settings)
+    head = head_of(settings, config)
+    model = head._from_config(
+        config, dtype=torch.float32, attn_implementation=attention_of(head)
+    ).train()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.05)
+    ids = torch.randint(3, 97, (ROWS, SEQ))
+    values = {"input_ids": ids, "labels": ids}
+    parameters = dict(model.named_parameters())
+    loss = model(**values).loss
+    made = interpret(
+        graph,
+        {**parameters, **dict(model.named_buffers()), **values},
+        symbols={"batch": ROWS, "seq": SEQ},
+        capacity_factor=4.0,
+    )[graph.loss]
+    torch.testing.assert_close(made, loss, rtol=1e-5, atol=1e-6)
+    options = {"allow_unused": True, "materialize_grads": True}
+    wanted = torch.autograd.grad(loss, list(parameters.values()), **options)
+    found = torch.autograd.grad(made, list(parameters.values()), **options)
+    for name, one, other in zip(parameters, wanted, found, strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-4, atol=2e-5, msg=lambda m, n=name: n + m)
+
+    request = Request(graph=graph, topology=preset("h100-1x8"))
+    answer = find_planner()(request)
+    assert answer.plan is not None
+    assert certificate_of(find_verifier(), answer.plan, request).outcome == "verified"
