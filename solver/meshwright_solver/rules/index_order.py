@@ -52,9 +52,7 @@ KEYS = Factor("t")  # the keys of attention, which its rule keeps whole
 ROOM = frozenset({"moe_dispatch", "moe_combine"})
 
 
-def in_any_order(
-    kind: str, rule: Notation, attrs: Mapping[str, object]
-) -> frozenset[Factor]:
+def in_any_order(kind: str, rule: Notation, attrs: Mapping[str, object]) -> frozenset[Factor]:
     """The factors of a known kind's rule whose order does not matter to the op.
 
     For causal attention the order of rows and keys includes their true positions; a window that

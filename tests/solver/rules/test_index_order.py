@@ -81,7 +81,9 @@ def test_what_may_run_in_any_order_does(given: Case) -> None:
     rule, sizes = rule_of(call)
     if call.kind == "attention" and call.attrs.get("causal"):
         call = replace(call, attrs={**call.attrs, "causal": False})
-    for factor in in_any_order(call.kind, rule.parsed, call.attrs) - chunked(call.kind, rule.parsed):
+    for factor in in_any_order(call.kind, rule.parsed, call.attrs) - chunked(
+        call.kind, rule.parsed
+    ):
         for order in orders(sizes[factor]):
             assert not cares(call, factor, order), factor
 
@@ -101,7 +103,9 @@ def test_nothing_is_left_out_that_could_run_in_any_order() -> None:
         if own[0] in told and own[2]:
             call = prepared(own)
             rule, sizes = rule_of(call)
-            for factor in set(rule.parsed.factors) - in_any_order(call.kind, rule.parsed, call.attrs):
+            for factor in set(rule.parsed.factors) - in_any_order(
+                call.kind, rule.parsed, call.attrs
+            ):
                 told[own[0]] |= any(_fails(call, factor, order) for order in orders(sizes[factor]))
     # nothing is read, or nobody knows what is computed
     silent = {"arange", "random_uniform", "get_next", "custom", "stand_alone"}

@@ -19,6 +19,7 @@ from meshwright.capture.passes.repeated_heads import drop_repeated_heads
 from meshwright.capture.passes.rms_norm import recognize_rms_norm
 from meshwright.capture.passes.rotary import recognize_rotary
 from meshwright.capture.passes.rotary_pairs import recognize_rotary_pairs
+from meshwright.capture.passes.separate_heads import separate_heads
 from meshwright.capture.passes.view import merge_views
 from meshwright.capture.program import Program
 
@@ -40,6 +41,9 @@ PASSES: tuple[Pass, ...] = (
     recognize_rotary_pairs,
     merge_views,
     recognize_attention,
+    merge_views,
+    separate_heads,
+    merge_views,
     drop_repeated_heads,
     recognize_masks,
     drop_dead_code,
@@ -80,4 +84,5 @@ __all__ = [
     "recognize_rms_norm",
     "recognize_rotary",
     "recognize_rotary_pairs",
+    "separate_heads",
 ]
