@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 T = torch.Tensor
-HEADS, WIDTH = 4, 6
+HEADS, WIDTH = 4, 8
 HIDDEN = HEADS * WIDTH
 LOW = torch.finfo(torch.float32).min
 Spelling = Callable[..., T]

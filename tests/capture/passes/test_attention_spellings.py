@@ -12,10 +12,21 @@ from torch.nn.attention import flex_attention
 
 from meshwright.schema import Graph
 from tests.capture.passes.spellings import HEADS, HIDDEN, SPELLINGS, WIDTH, Spelling
-from tests.capture.training import check_training
+from tests.capture.training import check_data_parallel, check_training
 
 T = torch.Tensor
 WRITTEN_OUT = {"scores times a mask"}  # the mask is a factor, which may have any value
+PLANNED = (
+    "bloom",
+    "deberta",
+    "fairseq with the sequence first",
+    "flex documents",
+    "grouped by einsum",
+    "multihead attention with masks",
+    "swin",
+    "window both ways",
+    "window and gaps",
+)
 COUNTS = {"decoder layer": 2, "encoder of layers": 2}
 
 
@@ -102,6 +113,8 @@ def test_a_spelling_is_attention_and_trains_the_same(name):
     assert [kind for kind in kinds if "." in kind] == []
     assert kinds.count("attention") == COUNTS.get(name, 1), kinds
     assert over_positions(graph) == []
+    if name in PLANNED:
+        check_data_parallel(graph)
 
 
 @pytest.mark.parametrize("name", sorted(WRITTEN_OUT))
@@ -109,3 +122,45 @@ def test_another_spelling_stays_written_out_and_trains_the_same(name):
     module = Attending(SPELLINGS[name])
     graph = check_training(module, module.inputs)
     assert "attention" not in [op.kind for op in graph.ops]
+
+
+@pytest.mark.parametrize(
+    ("name", "attrs"),
+    [
+        ("window both ways", {"causal": False, "window": 4}),
+        ("window and gaps", {"causal": True, "window": 4}),
+        ("causal and padding", {"causal": True}),
+        ("bloom", {"causal": True}),
+        ("t5", {"causal": True}),
+        ("multihead attention with masks", {"causal": True}),
+        ("flex window", {"causal": True, "window": 4}),
+        ("flex documents", {"causal": True}),
+        ("flex soft cap", {"causal": False, "softcap": 5.0}),
+        ("scaled queries", {"causal": False, "scale": WIDTH**-0.5}),
+    ],
+)
+def test_positions_in_masks_become_attributes(name, attrs):
+    module = Attending(SPELLINGS[name])
+    graph = check_training(module, module.inputs)
+    (op,) = (op for op in graph.ops if op.kind == "attention")
+    assert {key: op.attrs[key] for key in attrs} == attrs
+    masks = [graph.tensor(name).shape for name in op.inputs[3:]]
+    is_by_document = name == "flex documents"
+    is_learned = name == "t5"
+    assert all(mask[-2] == 1 for mask in masks) or is_by_document or is_learned
+
+
+def test_products_that_mix_heads_are_no_attention(kinds):
+    def function(q, k, v, mix):
+        weights = (q @ k.mT).softmax(-1)
+        return torch.einsum("bhst,hg->bgst", weights, mix) @ v
+
+    made = kinds(function, *(torch.randn(2, HEADS, 5, WIDTH) for _ in "qkv"), torch.randn(4, 4))
+    assert "attention" not in made
+
+
+def test_keys_of_another_batch_are_no_attention(kinds):
+    def function(q, k, v):
+        return (q @ k[:1].mT).softmax(-1) @ v
+
+    assert "attention" not in kinds(function, *(torch.randn(2, HEADS, 5, WIDTH) for _ in "qkv"))

@@ -80,7 +80,9 @@ def test_what_may_run_in_any_order_does(given: Case) -> None:
     call = prepared(given)
     rule, sizes = rule_of(call)
     if call.kind == "attention" and call.attrs.get("causal"):
-        call = replace(call, attrs={**call.attrs, "causal": False})
+        # the positions of a causal mask and its limits are the true ones
+        attrs = {k: v for k, v in call.attrs.items() if k not in ("window", "chunk")}
+        call = replace(call, attrs={**attrs, "causal": False})
     for factor in in_any_order(call.kind, rule.parsed, call.attrs) - chunked(
         call.kind, rule.parsed
     ):

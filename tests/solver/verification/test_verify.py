@@ -175,6 +175,28 @@ def test_every_damaged_step_is_caught(style: str) -> None:
     assert count > 50
 
 
+def test_damaged_steps_are_caught_beside_infinities() -> None:
+    make = GraphMaker()
+    x, hidden = make.input("x", 8, 16), make.input("hidden", 8, 32, dtype="bool")
+    scores = make.op("linear", [x, make.parameter("w1", 32, 16)], [8, 32], "up")
+    fill = {"value": "-inf"}
+    scores = make.op("masked_fill", [scores, hidden], [8, 32], "masked", attrs=fill)
+    weights = make.op("softmax", [scores], [8, 32], "weights", attrs={"dim": 1})
+    out = make.op("linear", [weights, make.parameter("w2", 16, 32)], [8, 16], "down")
+    loss = make.op("mean", [out], [], "loss", attrs={"dims": [0, 1]})
+    graph, devices = make.graph(loss, loss=loss), topology(2, 2)
+    pins = (Pin(op="up", strategy={"n": ("gpu",)}), Pin(op="down", strategy={"k": ("gpu",)}))
+    answer = plan(toy_request(graph=graph, topology=devices, pins=pins))
+    assert answer.plan is not None
+    problem_ = problem(graph, devices, microbatches=answer.plan.microbatches)
+    assert verify(problem_, answer.plan).outcome == "verified"
+    damaged = list(mutants(answer.plan.stages[0]))
+    assert damaged
+    for what, stage in damaged:
+        certificate = verify(problem_, answer.plan.model_copy(update={"stages": (stage,)}))
+        assert certificate.outcome == "failed", what
+
+
 @pytest.mark.parametrize("field", ["step_ns", "compute_ns"])
 def test_a_plan_that_flatters_itself_is_refused(field: str) -> None:
     graph, devices = decoder_layer(), topology(2, 2)

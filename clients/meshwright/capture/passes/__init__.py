@@ -22,6 +22,7 @@ from meshwright.capture.passes.rms_norm import recognize_rms_norm
 from meshwright.capture.passes.rotary import recognize_rotary
 from meshwright.capture.passes.rotary_pairs import recognize_rotary_pairs
 from meshwright.capture.passes.segment_sum import recognize_segment_sums
+from meshwright.capture.passes.separate_heads import separate_heads
 from meshwright.capture.passes.view import merge_views
 from meshwright.capture.passes.zero_states import drop_zero_states
 from meshwright.capture.program import Program
@@ -49,6 +50,9 @@ PASSES: tuple[Pass, ...] = (
     recognize_rotary_pairs,
     merge_views,
     recognize_attention,
+    merge_views,
+    separate_heads,
+    merge_views,
     drop_repeated_heads,
     recognize_masks,
     drop_dead_code,
@@ -93,4 +97,5 @@ __all__ = [
     "recognize_rotary",
     "recognize_rotary_pairs",
     "recognize_segment_sums",
+    "separate_heads",
 ]

@@ -81,11 +81,11 @@ def _matched(upstream: Upstream, chain: ScoreChain, product: Node, last: Node) -
     rebuilt = _Rebuilt(last.module)
     left, right = product.inputs
     if chain.dims[-1] == rank - 1:
-        query, columns = _uncast(upstream, left), _uncast(upstream, right)
-        key = _uncast(upstream, rebuilt.transposed(upstream, columns))
+        query, columns = _unscaled(upstream, chain, left), _unscaled(upstream, chain, right)
+        key = _unscaled(upstream, chain, rebuilt.transposed(upstream, columns))
     else:
-        query = rebuilt.transposed(upstream, _uncast(upstream, right))
-        query, key = _uncast(upstream, query), _uncast(upstream, left)
+        query, key = _unscaled(upstream, chain, right), _unscaled(upstream, chain, left)
+        query = _unscaled(upstream, chain, rebuilt.transposed(upstream, query))
     value = last.inputs[1]
     heads = _heads(upstream, chain, (query, key, value), product)
     if heads is None or len({v.dtype for v in (query, key, value)}) > 1:
@@ -201,6 +201,19 @@ def _merged_dims(upstream: Upstream, value: Value) -> Shape:
         else:
             break
     return (size,)
+
+
+def _unscaled(upstream: Upstream, chain: ScoreChain, value: Value) -> Value:
+    """The value before casts and factors; the scale of the scores takes the factors."""
+    while True:
+        value = _uncast(upstream, value)
+        if (scaled := upstream.scalar(value, "mul")) is not None:
+            chain.scale *= scaled[1]
+        elif (scaled := upstream.scalar(value, "div")) is not None and scaled[1]:
+            chain.scale /= scaled[1]
+        else:
+            return value
+        value = scaled[0]
 
 
 def _uncast(upstream: Upstream, value: Value) -> Value:

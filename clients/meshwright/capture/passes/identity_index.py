@@ -22,8 +22,9 @@ def drop_identity_indices(program: Program) -> None:
         if list(dims) != list(range(len(indices))):
             continue
         rank = max(index.rank for index in indices)
-        places = [_counted_dim(upstream, index, rank) for index in indices]
-        if None in places or sorted(set(places), key=places.index) != sorted(places):
+        counted = [_counted_dim(upstream, index, rank) for index in indices]
+        places = [place for place in counted if place is not None]
+        if len(places) < len(indices) or places != sorted(set(places)):
             continue
         if all(max(i.shape) == source.shape[d] for d, i in enumerate(indices)):
             node.kind, node.inputs, node.attrs = "reshape", [source], {}
@@ -33,7 +34,9 @@ def _counted_dim(upstream: Upstream, index: Value, rank: int) -> int | None:
     """The dim along which an index counts 0, 1, 2, ..., of `rank` dims; None for another index."""
     if sum(size != 1 for size in index.shape) != 1:
         return None
-    source = upstream.through(upstream.through(index, "cast"), "reshape")
+    source = index
+    while (view := upstream.producer(source, "reshape")) is not None:
+        source = view.inputs[0]
     count = upstream.producer(source, "arange")
     if count is None or (count.attrs["start"], count.attrs["step"]) != (0, 1):
         return None

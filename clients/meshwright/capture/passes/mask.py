@@ -72,6 +72,7 @@ def _recognized(program: Program, masks: MaskParts, mask: Value) -> _Recognized 
     placed = [
         part for part in parts if not _extended(program, masks).upstream([part.value]).sources
     ]
+    recognized: dict[MaskPart, MaskAttrs | None] = {}
     # parts may be a window together, such as the keys before a query and those not long before
     if len(placed) > 1 and (whole := _attrs_of_parts(program, masks, placed)) is not None:
         recognized = dict.fromkeys(placed, whole)

@@ -96,12 +96,13 @@ class TorchArrays:
         ):
             count = rows.shape[2]
             stop = start + count if is_causal else size
-            if has_short_form:
-                seen = causal_lower_right(count, stop)
-            else:
-                seen = visible_keys(
+            seen: T = (
+                causal_lower_right(count, stop)
+                if has_short_form
+                else visible_keys(
                     count, stop, causal=is_causal, first_row=start, device=rows.device, **limits
                 )
+            )
             if mask is not None:
                 seen = masked(_part_of_mask(mask, number * length, count, stop), seen)
             inputs = [rows, key[:, :, :stop], value[:, :, :stop], seen, *sinks]
