@@ -5,6 +5,7 @@ Each is a Recipe at a realistic size and at one that runs in a second.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -230,9 +231,7 @@ class JointBlock(nn.Module):
         self.qkv = nn.ModuleList(nn.Linear(width, 3 * width) for _ in range(2))
         self.out = nn.ModuleList(nn.Linear(width, width) for _ in range(2))
         self.q_norm, self.k_norm = nn.RMSNorm(width // count), nn.RMSNorm(width // count)
-        self.norms = nn.ModuleList(
-            nn.LayerNorm(width, elementwise_affine=False) for _ in range(4)
-        )
+        self.norms = nn.ModuleList(nn.LayerNorm(width, elementwise_affine=False) for _ in range(4))
         self.modulations = nn.ModuleList(nn.Linear(width, 6 * width) for _ in range(2))
         self.mlps = nn.ModuleList(
             nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width))
@@ -279,9 +278,12 @@ class MMDiT(nn.Module):
         y = self.text(text)
         for block in self.blocks:
             x, y = block(x, y, c)
-        velocity = F.pixel_shuffle(self.out(self.norm(x)).transpose(1, 2).unflatten(
-            2, (latents.shape[2] // 2, latents.shape[3] // 2)
-        ), 2)
+        velocity = F.pixel_shuffle(
+            self.out(self.norm(x))
+            .transpose(1, 2)
+            .unflatten(2, (latents.shape[2] // 2, latents.shape[3] // 2)),
+            2,
+        )
         return (velocity - (noise - latents)).pow(2).mean()
 
 
@@ -392,8 +394,8 @@ class SAGE(nn.Module):
     def __init__(self, features: int, width: int, depth: int, classes: int) -> None:
         super().__init__()
         sizes = [features] + [width] * depth
-        self.own = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
-        self.near = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.own = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
+        self.near = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
         self.out = nn.Linear(width, classes)
 
     def forward(self, x: T, source: T, target: T, labels: T) -> T:
@@ -504,9 +506,7 @@ class VQ(nn.Module):
 
 def vq(small: bool) -> Recipe:
     side, width, codes = (16, 8, 12) if small else (256, 256, 8192)
-    return Recipe(
-        "vq", VQ(width, codes), feed(image=("batch", 3, side, side)), {"batch": 128}
-    )
+    return Recipe("vq", VQ(width, codes), feed(image=("batch", 3, side, side)), {"batch": 128})
 
 
 class Decoder(nn.Module):

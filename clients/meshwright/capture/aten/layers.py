@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import torch
+
 from meshwright.capture.aten.call import AtenCall, Converter
 from meshwright.capture.program import Value
 
