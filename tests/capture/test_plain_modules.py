@@ -50,8 +50,10 @@ def test_a_module_trains_the_same_as_its_graph(plain, run_graph):
     made = run_graph(graph, model, values, symbols=sizes)
     torch.testing.assert_close(made[graph.loss], loss, rtol=1e-5, atol=1e-6)
     parameters = dict(model.named_parameters())
-    wanted = torch.autograd.grad(loss, list(parameters.values()))
-    found = torch.autograd.grad(made[graph.loss], list(parameters.values()))
+    # the text of the last block of an MMDiT is read by no one
+    options = {"allow_unused": True, "materialize_grads": True}
+    wanted = torch.autograd.grad(loss, list(parameters.values()), **options)
+    found = torch.autograd.grad(made[graph.loss], list(parameters.values()), **options)
     for name, one, other in zip(parameters, wanted, found, strict=True):
         torch.testing.assert_close(other, one, rtol=1e-4, atol=2e-5, msg=lambda m, n=name: n + m)
 
