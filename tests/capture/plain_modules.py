@@ -5,6 +5,7 @@ Each is a Recipe at a realistic size and at one that runs in a second.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -393,8 +394,8 @@ class SAGE(nn.Module):
     def __init__(self, features: int, width: int, depth: int, classes: int) -> None:
         super().__init__()
         sizes = [features] + [width] * depth
-        self.own = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
-        self.near = nn.ModuleList(nn.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.own = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
+        self.near = nn.ModuleList(nn.Linear(a, b) for a, b in itertools.pairwise(sizes))
         self.out = nn.Linear(width, classes)
 
     def forward(self, x: T, source: T, target: T, labels: T) -> T:

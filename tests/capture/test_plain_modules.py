@@ -1,0 +1,72 @@
+"""The plain modules train the same as their graphs, when small."""
+
+import os
+from datetime import date
+
+import pytest
+import torch
+
+from meshwright.capture import capture_module
+from tests.capture.plain_modules import MODULES, PlainModule
+
+FIFTHS = 5
+SIZES = {"batch": 4, "edges": 20}
+FIFTH = int(os.environ.get("ARCHITECTURES_FIFTH", date.today().toordinal() % FIFTHS))
+# a graph has no op that stops the gradient of the nearest codes
+LIMITS = {"vq": "no op stops a gradient"}
+
+
+def captured(plain: PlainModule):
+    torch.manual_seed(0)
+    recipe = plain.make(True)
+    return recipe, capture_module(
+        recipe.module, recipe.inputs, symbols=recipe.symbols, name=recipe.name
+    )
+
+
+def modules():
+    for place, plain in enumerate(MODULES):
+        marks = [] if place % FIFTHS == FIFTH else [pytest.mark.long]
+        if plain.name in LIMITS:
+            marks.append(pytest.mark.xfail(reason=LIMITS[plain.name], strict=True))
+        yield pytest.param(plain, id=f"{plain.name}-fifth-{place % FIFTHS}", marks=marks)
+
+
+@pytest.mark.parametrize("plain", list(modules()))
+def test_a_module_trains_the_same_as_its_graph(plain, run_graph):
+    recipe, graph = captured(plain)
+    values = {
+        name: torch.rand(tensor.shape)
+        if tensor.is_floating_point()
+        else torch.randint(0, 4, tensor.shape)
+        for name, tensor in recipe.inputs(SIZES).items()
+    }
+    model = recipe.module.train()
+    # dropout draws the same numbers in the same order
+    torch.manual_seed(1)
+    loss = model(**values)
+    torch.manual_seed(1)
+    sizes = {name: SIZES[name] for name in graph.symbols}
+    made = run_graph(graph, model, values, symbols=sizes)
+    torch.testing.assert_close(made[graph.loss], loss, rtol=1e-5, atol=1e-6)
+    parameters = dict(model.named_parameters())
+    # the text of the last block of an MMDiT is read by no one
+    options = {"allow_unused": True, "materialize_grads": True}
+    wanted = torch.autograd.grad(loss, list(parameters.values()), **options)
+    found = torch.autograd.grad(made[graph.loss], list(parameters.values()), **options)
+    for name, one, other in zip(parameters, wanted, found, strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-4, atol=2e-5, msg=lambda m, n=name: n + m)
+
+
+@pytest.mark.parametrize(("name", "kind"), [("gnn", "unsorted_segment_sum"), ("dlrm", "embedding")])
+def test_sums_by_number_have_a_kind_that_shards(name, kind):
+    (plain,) = [own for own in MODULES if own.name == name]
+    _, graph = captured(plain)
+    assert kind in {op.kind for op in graph.ops}
+    assert not [op.kind for op in graph.ops if "." in op.kind]
+
+
+def test_a_checkpointed_block_is_named_in_a_note():
+    (plain,) = [own for own in MODULES if own.name == "checkpointed"]
+    _, graph = captured(plain)
+    assert any("torch.utils.checkpoint" in note for note in graph.notes)
