@@ -61,7 +61,8 @@ def _rms_norm(run: TorchOpCall) -> T:
     if weight is None:
         return (wide * scale).to(x.dtype)
     if offset := run.attrs.get("weight_offset"):
-        return (wide * scale * (weight.to(wide.dtype) + offset)).to(x.dtype)
+        shifted: T = weight.to(wide.dtype) + offset
+        return (wide * scale * shifted).to(x.dtype)
     return weight * (wide * scale).to(x.dtype)
 
 
