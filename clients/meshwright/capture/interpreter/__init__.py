@@ -103,8 +103,13 @@ def results_of(run: TorchOpCall) -> Sequence[torch.Tensor]:
 
 def _aten(run: TorchOpCall) -> Any:
     """An op with the kind of a torch operator."""
-    operator = operator_of(run.op.kind) if "tensors" in run.attrs else None
-    if operator is None:
+    if "tensors" not in run.attrs:
         raise NotImplementedError(f"op {run.op.name!r}: kind {run.op.kind!r} has no kernel")
+    operator = operator_of(run.op.kind)
+    if operator is None:
+        raise NotImplementedError(
+            f"op {run.op.name!r}: the operator {run.op.kind!r} is not registered. Import the "
+            "module that registers it with torch.library"
+        )
     arguments, keywords = arguments_of(operator, run.attrs, run.inputs)
     return operator(*arguments, **keywords)

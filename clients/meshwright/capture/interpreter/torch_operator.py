@@ -18,6 +18,12 @@ def operator_of(kind: str) -> torch._ops.OpOverload | None:
     return operator if isinstance(operator, torch._ops.OpOverload) else None
 
 
+def is_random(kind: str) -> bool:
+    """Whether the operator of a kind may draw random numbers."""
+    operator = operator_of(kind)
+    return operator is not None and torch.Tag.nondeterministic_seeded in operator.tags
+
+
 def arguments_of(
     operator: torch._ops.OpOverload, attrs: Mapping[str, Any], tensors: Sequence[Any]
 ) -> tuple[list[Any], dict[str, Any]]:

@@ -9,6 +9,7 @@ from functools import partial
 import torch
 
 from meshwright.capture.interpreter import results_of, run_of
+from meshwright.capture.interpreter.torch_operator import is_random
 from meshwright.runtime.arrays import Reduction
 from meshwright.runtime.local_kernels import run_local
 from meshwright.runtime.local_op import LocalOp
@@ -141,8 +142,8 @@ class TorchForward:
         return self.collectives.all_reduce(part, axes, op, cause, how)
 
     def _generator(self, op: PlannedOp, local: LocalOp) -> AbstractContextManager[None]:
-        """The generator of an op with dropout: equal on replicas, different on shards."""
-        if not drops(op.op.kind, op.op.attrs):
+        """The generator of an op with random numbers: equal on replicas, different on shards."""
+        if not (drops(op.op.kind, op.op.attrs) or is_random(op.op.kind)) or not local.call.inputs:
             return nullcontext()
         used = {axis for axes in op.planned.strategy.values() for axis in axes}
         axes = [axis for axis in self.collectives.mesh.names if axis in used and not op.is_whole]
