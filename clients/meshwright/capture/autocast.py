@@ -27,7 +27,13 @@ CPU_NOTE = (
     "an autocast region of the device type 'cpu' has the casts of an accelerator in the graph. Use "
     "the device type of the plan's devices"
 )
+EARLY_NOTE = (
+    "an autocast region casts nothing, because it was created before the capture on a machine "
+    "without CUDA, where PyTorch disables it. Create it in the forward, or import the module in "
+    "the capture (`meshwright capture torch`, `capture_factory`)"
+)
 _ACCELERATOR = "cuda"
+_REQUESTED = "_meshwright_requested"  # an attribute of regions that were created in a capture
 _CASTABLE = (torch.float32, torch.bfloat16, torch.float16)
 
 
@@ -48,9 +54,7 @@ class AutocastRegions:
         self._regions = [_Region(torch.get_autocast_dtype(_ACCELERATOR), enabled=False)]
         self._casts: dict[tuple[int, int, torch.dtype], tuple[T, T]] = {}
 
-    def enter(self, region: _Region, device_type: str) -> None:
-        if device_type == "cpu" and region.enabled and CPU_NOTE not in self.notes:
-            self.notes.append(CPU_NOTE)
+    def enter(self, region: _Region) -> None:
         self._regions.append(region)
         self._announce()
 
@@ -59,6 +63,10 @@ class AutocastRegions:
         if len(self._regions) == 1:
             self._casts.clear()
         self._announce()
+
+    def note(self, text: str) -> None:
+        if text not in self.notes:
+            self.notes.append(text)
 
     @property
     def low(self) -> torch.dtype | None:
@@ -91,8 +99,12 @@ def autocast_regions(dtype: torch.dtype | None = None) -> Iterator[AutocastRegio
     state = AutocastRegions()
 
     def enter(region: Any) -> Any:
-        inner = _Region(region.fast_dtype, region._enabled, region._cache_enabled)
-        state.enter(inner, region.device)
+        state.enter(_Region(region.fast_dtype, region._enabled, region._cache_enabled))
+        if region.device == "cpu" and region._enabled:
+            state.note(CPU_NOTE)
+        if region.device == _ACCELERATOR and not hasattr(region, _REQUESTED):
+            if not region._enabled and not torch.cuda.is_available():
+                state.note(EARLY_NOTE)
         return region
 
     def leave(region: Any, *_: Any) -> bool:
@@ -107,7 +119,7 @@ def autocast_regions(dtype: torch.dtype | None = None) -> Iterator[AutocastRegio
         stack.enter_context(_CastMode(state))
         try:
             if dtype is not None:
-                state.enter(_Region(dtype, enabled=True), _ACCELERATOR)
+                state.enter(_Region(dtype, enabled=True))
             yield state
         finally:
             torch.set_autocast_enabled(_ACCELERATOR, before[0])
@@ -126,6 +138,7 @@ def requested_autocast() -> AbstractContextManager[None]:
     ) -> None:
         default = device_type if torch.amp.is_autocast_available(device_type) else _ACCELERATOR
         region.device, region._enabled = device_type, enabled
+        setattr(region, _REQUESTED, True)
         region.fast_dtype = dtype or torch.get_autocast_dtype(default)
         region._cache_enabled = cache_enabled is not False
 
