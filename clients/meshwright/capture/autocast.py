@@ -102,9 +102,9 @@ def autocast_regions(dtype: torch.dtype | None = None) -> Iterator[AutocastRegio
         state.enter(_Region(region.fast_dtype, region._enabled, region._cache_enabled))
         if region.device == "cpu" and region._enabled:
             state.note(CPU_NOTE)
-        if region.device == _ACCELERATOR and not hasattr(region, _REQUESTED):
-            if not region._enabled and not torch.cuda.is_available():
-                state.note(EARLY_NOTE)
+        is_early = region.device == _ACCELERATOR and not hasattr(region, _REQUESTED)
+        if is_early and not region._enabled and not torch.cuda.is_available():
+            state.note(EARLY_NOTE)
         return region
 
     def leave(region: Any, *_: Any) -> bool:

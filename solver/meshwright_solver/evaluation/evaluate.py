@@ -172,7 +172,7 @@ def cost_of(
     return Cost(
         step_ns=items.compute_ns + sum(exposed.values()),
         objective_ns=items.compute_ns
-        + items.activation_ns * shares.activation
+        + (items.activation_ns - items.hidden_ns) * shares.activation
         + (items.gather_ns + items.host_up_ns) * shares.parameter
         + (items.reduction_ns + items.host_down_ns) * shares.gradient
         + items.host_ns,

@@ -210,7 +210,7 @@ def _transfer(
             backward=steps_of(models, value, moves, way.backward),
             again=way.again,
             ns=way.ns,
-            counted_ns=way.ns * models.problem.calibration.exposed.activation,
+            counted_ns=(way.ns - way.hidden_ns) * models.problem.calibration.exposed.activation,
         )
 
     content = models.shared(("transfer", models.look(value), models.key_of(way)), written)

@@ -37,6 +37,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from itertools import groupby
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -88,6 +89,16 @@ class LayoutStep:
 Path = tuple[LayoutStep, ...]
 
 
+class Counted(NamedTuple):
+    """The parts of a redistribution that count: of the value's path and of the gradient's."""
+
+    forward: float
+    backward: float
+
+
+WHOLE = Counted(1.0, 1.0)
+
+
 @dataclass(frozen=True)
 class Redistributions:
     """All pairs of states of one value, states given by their positions in the space.
@@ -111,9 +122,13 @@ class Redistributions:
             return np.zeros(np.broadcast_shapes(source.shape, target.shape))
         return self._cost_between(self._gradient[target], self._gradient[source])
 
-    def total_ns(self, source: IntArray, target: IntArray) -> FloatArray:
-        """Time of the value's path and of the gradient's path back, elementwise and broadcast."""
-        return self.forward_ns(source, target) + self.backward_ns(source, target)
+    def total_ns(self, source: IntArray, target: IntArray, counted: Counted = WHOLE) -> FloatArray:
+        """Time of the value's path and of the gradient's path back, elementwise and broadcast.
+
+        counted: the part of each that counts.
+        """
+        forward, backward = self.forward_ns(source, target), self.backward_ns(source, target)
+        return forward * counted.forward + backward * counted.backward
 
     def forward_path(self, source: int, target: int) -> Path:
         """The cheapest steps of the value from one state to another."""

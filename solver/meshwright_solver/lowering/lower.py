@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 
 from meshwright.schema.garbage_collection import uncollected
 from meshwright_solver.common.arrays import FloatArray, IntArray
+from meshwright_solver.layouts.redistribution import Counted
 from meshwright_solver.layouts.states import StateSpace
 from meshwright_solver.lowering.elementwise_following import with_followers
 from meshwright_solver.lowering.node_content import (
@@ -305,13 +306,19 @@ class _Lowering:
         if content is None:
             space = producer.model.outputs[port].space
             assert space is not None
-            content = self._rests[key] = self._rest(space, states, backward_need)
+            content = self._rests[key] = self._rest(
+                space, states, backward_need, self.models.counted(value)
+            )
         self.edges.append(projection)
         self.out.rest_states[value.root] = states
         self.out.rest_node[value.root] = self._add(value, content)
 
     def _rest(
-        self, space: StateSpace, states: IntArray, backward_need: BackwardNeed
+        self,
+        space: StateSpace,
+        states: IntArray,
+        backward_need: BackwardNeed,
+        counted: Counted,
     ) -> RestContent:
         models, problem = self.models, self.models.problem
         node = models.shared(
@@ -322,7 +329,7 @@ class _Lowering:
         def build(needed: IntArray) -> Table:
             moves = models.redistributions(space)
             rows, columns = space.index(states), space.index(needed)
-            cost = moves.total_ns(rows[:, None], columns[None, :]) * self.per_step
+            cost = moves.total_ns(rows[:, None], columns[None, :], counted) * self.per_step
             cost = self._narrow(cost, space, states, needed)
             if not backward_need.again:
                 return cost, None
@@ -331,7 +338,7 @@ class _Lowering:
 
         def table(needed: IntArray, _: bool) -> Table:
             key = (
-                "rest op", *self.key_of.each([space, states, needed]), backward_need
+                "rest op", *self.key_of.each([space, states, needed]), backward_need, counted
             )  # fmt: skip
             return models.shared(key, lambda: build(needed))
 
@@ -375,6 +382,7 @@ class _Lowering:
         again: bool,
     ) -> ReadContent:
         models, space, rest = self.models, content.space, content.states
+        counted = models.counted(value)
         states = models.shared(
             ("read", self.key_of(space), *((self.key_of(model), k) for model, k in readers), again),
             lambda: self._read_states(space, readers, again),
@@ -385,19 +393,21 @@ class _Lowering:
         if value.is_parameter:
             edge = content.source.table(states.layouts, False)
         else:
-            key = ("rest read", *self.key_of.each([space, rest, states]), value.kept)
-            edge = models.shared(key, lambda: self._rest_to_read(space, rest, states, value.kept))
+            key = ("rest read", *self.key_of.each([space, rest, states]), value.kept, counted)
+            edge = models.shared(
+                key, lambda: self._rest_to_read(space, rest, states, value.kept, counted)
+            )
 
         def build(needed: IntArray, moves_again: bool) -> Table:
             moves = models.redistributions(space)
             rows, columns = space.index(states.layouts)[:, None], space.index(needed)[None, :]
-            total = moves.total_ns(rows, columns)
+            total = moves.total_ns(rows, columns, counted)
             if moves_again:
-                total = total + moves.forward_ns(rows, columns)
+                total = total + moves.forward_ns(rows, columns) * counted.forward
             return self._narrow(total * self.per_step, space, states.layouts, needed), None
 
         def table(needed: IntArray, moves_again: bool) -> Table:
-            key = ("read op", *self.key_of.each([space, states, needed]), moves_again)
+            key = ("read op", *self.key_of.each([space, states, needed]), moves_again, counted)
             return models.shared(key, lambda: build(needed, moves_again))
 
         return ReadContent(states, cost, edge, TableSource(table))
@@ -415,13 +425,18 @@ class _Lowering:
         return self.models.shared(key, lambda: read_states_of(layouts, choices_again))
 
     def _rest_to_read(
-        self, space: StateSpace, rest: IntArray, read: ReadStates, backward_need: BackwardNeed
+        self,
+        space: StateSpace,
+        rest: IntArray,
+        read: ReadStates,
+        backward_need: BackwardNeed,
+        counted: Counted,
     ) -> Table:
         moves, problem = self.models.redistributions(space), self.models.problem
         once = read.layouts[~read.again]
         rows, columns = space.index(rest)[:, None], space.index(once)[None, :]
-        forward = moves.forward_ns(rows, columns)
-        total = forward + moves.backward_ns(rows, columns)
+        forward = moves.forward_ns(rows, columns) * counted.forward
+        total = moves.total_ns(rows, columns, counted)
         if read.again.any():  # the same layouts once more
             total = np.concatenate([total, total + forward], axis=1)
         cost = self._narrow(total * self.per_step, space, rest, read.layouts)

@@ -13,7 +13,7 @@ from meshwright_costmodel.launch_overhead import launch_ns
 from meshwright_solver.common.arrays import FloatArray, IntArray
 from meshwright_solver.common.deadline import ENDLESS, Deadline
 from meshwright_solver.common.identity_keys import IdentityKeys
-from meshwright_solver.layouts.redistribution import Redistributions
+from meshwright_solver.layouts.redistribution import WHOLE, Counted, Redistributions
 from meshwright_solver.layouts.states import StateSpace
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.values import ProblemValue, Values, find_values
@@ -176,6 +176,19 @@ class Models:
         return self.problem.microbatches * (
             self.compute_ns(model, choices)
             + own_moves_ns(model, choices, self.interconnect) * exposed
+        )
+
+    def counted(self, value: ProblemValue) -> Counted:
+        """The parts of redistributions to the value's readers that the objective includes.
+
+        Casts of parameters move ahead of their readers, as parameters do.
+        """
+        exposed = self.problem.calibration.exposed
+        made_by = value.producer[0] if value.producer is not None else None
+        if made_by not in self.values.weight_casts or not exposed.activation:
+            return WHOLE
+        return Counted(
+            exposed.parameter / exposed.activation, exposed.gradient / exposed.activation
         )
 
     def reads_shared(self, value: ProblemValue) -> bool:

@@ -25,13 +25,15 @@ from meshwright_solver.strategies.mesh_models import Models
 class LedgerTotals(NamedTuple):
     """Sums of a ledger for one step.
 
-    Times are of compute on devices, of communication by kind, of hosts, and of the links from hosts
+    Times are of compute on devices, of communication by kind, of the part of activations that the
+    objective leaves out (hidden), of hosts, and of the links from hosts
     (up) and to them (down). Bytes are on one device, of values, gradients, optimizer state and
     saved activations, and in the share of the device in host memory.
     """
 
     compute_ns: float = 0.0
     activation_ns: float = 0.0
+    hidden_ns: float = 0.0
     gather_ns: float = 0.0
     reduction_ns: float = 0.0
     host_ns: float = 0.0
@@ -72,6 +74,7 @@ class Ledger:
             compute_ns=fsum([pair[0] for pair in self.ops.values()])
             + fsum([item.update_ns for item in parameters]),
             activation_ns=own_moves_ns + fsum([way.ns for way in ways if way is not None]),
+            hidden_ns=fsum([way.hidden_ns for way in ways if way is not None]),
             gather_ns=fsum(
                 [ns for item in parameters for ns in (item.spread_ns, *item.gathers_ns)]
             ),
@@ -166,7 +169,12 @@ class _Bookkeeping:
         read = self.assignment.read.get(root)
         readers = tuple([(self._needed(reader), reader in value.again) for reader in value.readers])
         return self.items.value(
-            self.models.ops.space(root), output_state, read, readers, value.kept
+            self.models.ops.space(root),
+            output_state,
+            read,
+            readers,
+            value.kept,
+            self.models.counted(value),
         )
 
     def _parameter(self, value: ProblemValue) -> ParameterItems:

@@ -18,7 +18,7 @@ import numpy as np
 from meshwright.schema import PlanError
 from meshwright_solver.common.arrays import IntArray
 from meshwright_solver.evaluation.accounting.assignment import Codes, Read
-from meshwright_solver.layouts.redistribution import Path
+from meshwright_solver.layouts.redistribution import WHOLE, Counted, Path
 from meshwright_solver.layouts.states import StateSpace
 from meshwright_solver.lowering.read_states import (
     ReadStates,
@@ -39,13 +39,15 @@ Pair = tuple[float, float]
 class RedistributionItem(NamedTuple):
     """Redistribution: its paths per microbatch, and ns per step.
 
-    again: whether the forward path runs again in the backward pass.
+    again: whether the forward path runs again in the backward pass. hidden_ns: the part of `ns`
+    that the objective leaves out.
     """
 
     forward: Path
     backward: Path
     again: bool
     ns: float
+    hidden_ns: float = 0.0
 
 
 class ValueItems(NamedTuple):
@@ -158,23 +160,33 @@ class Items:
         return state
 
     def way(
-        self, space: StateSpace, source: Codes, target: Codes, again: bool
+        self,
+        space: StateSpace,
+        source: Codes,
+        target: Codes,
+        again: bool,
+        counted: Counted = WHOLE,
     ) -> RedistributionItem | None:
         """Redistribution between two states; None if they are equal."""
         if source == target:
             return None
-        key = (self.models.key_of(space), source, target, again)
+        key = (self.models.key_of(space), source, target, again, counted)
         item = self._ways.get(key)
         if item is None:
             moves = self.models.redistributions(space)
             a, b = (space.index(np.array([codes])) for codes in (source, target))
             ns = float(moves.total_ns(a, b)[0])
             ns += float(moves.forward_ns(a, b)[0]) if again else 0.0
+            hidden_ns = 0.0
+            if counted != WHOLE:
+                hidden_ns = ns - float(moves.total_ns(a, b, counted)[0])
+                hidden_ns -= float(moves.forward_ns(a, b)[0]) * counted.forward if again else 0.0
             item = self._ways[key] = RedistributionItem(
                 moves.forward_path(int(a[0]), int(b[0])),
                 moves.backward_path(int(a[0]), int(b[0])),
                 again,
                 ns * self.models.problem.microbatches,
+                hidden_ns * self.models.problem.microbatches,
             )
         return item
 
@@ -185,6 +197,7 @@ class Items:
         read: Read | None,
         readers: tuple[tuple[Codes, bool], ...],
         backward_need: BackwardNeed,
+        counted: Counted,
     ) -> ValueItems:
         """Items of a value.
 
@@ -197,13 +210,14 @@ class Items:
             read and (read.codes, read.again),
             readers,
             backward_need,
+            counted,
         )
         items = self._values.get(key)
         if items is None:
             if read is None:
-                items = self._value_as_made(space, rest, readers, backward_need)
+                items = self._value_as_made(space, rest, readers, backward_need, counted)
             else:
-                items = self._value_as_read(space, rest, read, readers, backward_need)
+                items = self._value_as_read(space, rest, read, readers, backward_need, counted)
             self._values[key] = items
         return items
 
@@ -213,6 +227,7 @@ class Items:
         rest: Codes,
         readers: tuple[tuple[Codes, bool], ...],
         backward_need: BackwardNeed,
+        counted: Counted,
     ) -> ValueItems:
         saved: float | None = None
         for needed, _ in readers if backward_need.again else ():
@@ -224,7 +239,7 @@ class Items:
         if backward_need.is_held:
             saved = (saved or 0.0) + _local(space, rest)
         working = _local(space, rest) if backward_need.is_remade and backward_need.at_rest else 0.0
-        ways = tuple([self.way(space, rest, needed, False) for needed, _ in readers])
+        ways = tuple([self.way(space, rest, needed, False, counted) for needed, _ in readers])
         return ValueItems(rest, None, None, ways, saved, working)
 
     def _value_as_read(
@@ -234,6 +249,7 @@ class Items:
         read: Read,
         readers: tuple[tuple[Codes, bool], ...],
         backward_need: BackwardNeed,
+        counted: Counted,
     ) -> ValueItems:
         moves, row = self.models.redistributions(space), np.array([rest])
         states = ReadStates(np.array([read.codes]), np.array([read.again]))
@@ -245,8 +261,10 @@ class Items:
         working = _local(space, rest) if backward_need.is_remade and backward_need.at_rest else 0.0
         if backward_need.is_remade and backward_need.as_read:
             working += float(working_bytes(moves, row, states, backward_need.at_rest)[0, 0])
-        shared = self.way(space, rest, read.codes, read.again)
-        ways = tuple([self.way(space, read.codes, needed, again) for needed, again in readers])
+        shared = self.way(space, rest, read.codes, read.again, counted)
+        ways = tuple(
+            [self.way(space, read.codes, needed, again, counted) for needed, again in readers]
+        )
         return ValueItems(rest, read, shared, ways, saved, working)
 
     def parameter(
