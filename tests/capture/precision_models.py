@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -29,7 +30,7 @@ class NestedRegions(nn.Module):
                 with torch.autocast("cuda", enabled=False):
                     x = self.c(x.float())
             logits = self.out(x)
-        return F.cross_entropy(logits, labels % WIDE)
+        return F.cross_entropy(logits, labels)
 
 
 class Island(nn.Module):
@@ -49,16 +50,19 @@ class Island(nn.Module):
             return F.cross_entropy(self.out(self.norm(x)), labels)
 
 
-class Decorated(nn.Module):
-    """The whole forward is a region."""
+with warnings.catch_warnings():  # PyTorch disables the region on a machine without CUDA
+    warnings.simplefilter("ignore")
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.up, self.down = nn.Linear(WIDE, 2 * WIDE), nn.Linear(2 * WIDE, CLASSES)
+    class Decorated(nn.Module):
+        """The whole forward is a region."""
 
-    @torch.autocast("cuda", torch.bfloat16)
-    def forward(self, x: T, labels: T) -> T:
-        return F.cross_entropy(self.down(F.gelu(self.up(x))), labels)
+        def __init__(self) -> None:
+            super().__init__()
+            self.up, self.down = nn.Linear(WIDE, 2 * WIDE), nn.Linear(2 * WIDE, CLASSES)
+
+        @torch.autocast("cuda", torch.bfloat16)
+        def forward(self, x: T, labels: T) -> T:
+            return F.cross_entropy(self.down(F.gelu(self.up(x))), labels)
 
 
 class WideBuffer(nn.Module):
@@ -95,7 +99,7 @@ class Convolutions(nn.Module):
         self.second, self.out = nn.Conv1d(4, 4, 3, padding=1), nn.Linear(4, CLASSES)
 
     def forward(self, x: T, labels: T) -> T:
-        y = self.norm(self.first(x[:, None])).relu()
+        y = self.norm(self.first(x.unsqueeze(1))).relu()
         y = F.interpolate(self.second(y), scale_factor=2, mode="nearest").mean(-1)
         return F.cross_entropy(self.out(y), labels)
 

@@ -16,9 +16,9 @@ from meshwright.capture.precision import (
     Inputs,
     autocast_dtype,
     inputs_in,
+    loss_notes,
     module_dtype,
     module_in,
-    precision_notes,
 )
 from meshwright.capture.program import Program
 from meshwright.capture.symbolic_sizes import BATCH_WITNESS, SMALLEST_WITNESS, Witness
@@ -85,7 +85,7 @@ def capture_module(
     for value in program.sources:
         if value.role == "input" and (value.name in label_names or is_label(value.name)):
             value.role = "label"
-    program.notes += precision_notes(program)
+    program.notes += loss_notes(program)
     return finalize_program(program, PASSES, name=name, symbols=symbols)
 
 

@@ -1,4 +1,4 @@
-"""Dtypes of a capture: of the module's tensors, of autocast, and notes on what they cost."""
+"""Dtypes of a capture: of the module's tensors, of autocast, and of the loss."""
 
 from __future__ import annotations
 
@@ -20,16 +20,10 @@ MODULE_DTYPES: Mapping[str, torch.dtype] = {
 AUTOCAST_DTYPES: Mapping[str, torch.dtype] = {
     name: getattr(torch, name) for name in ("bfloat16", "float16")
 }
-FLOAT32_NOTE = (
-    "the matrix products are in float32, and planned at the float32 rate of the device, without "
-    "TF32. Use `--dtype bfloat16`, or `--autocast bfloat16` for float32 parameters; for TF32, set "
-    "the rate of float32 in the topology"
-)
 LOW_LOSS_NOTE = (
     "the loss is in {dtype}, because the module computes it from {dtype}. Cast the logits with "
     "`.float()` for a loss in float32"
 )
-_PRODUCTS = frozenset({"linear", "matmul", "conv", "conv_transpose", "attention", "expert_matmul"})
 
 
 def module_dtype(dtype: DType) -> torch.dtype:
@@ -73,12 +67,8 @@ def _converted(argument: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
     return argument.to(dtype) if is_float else argument
 
 
-def precision_notes(program: Program) -> list[str]:
-    """Notes on matrix products in float32 alone, and on a loss of less than float32."""
-    notes = []
-    products = {node.output.dtype for node in program.nodes if node.kind in _PRODUCTS}
-    if products == {"float32"}:
-        notes.append(FLOAT32_NOTE)
-    if program.loss is not None and program.loss.dtype in AUTOCAST_DTYPES:
-        notes.append(LOW_LOSS_NOTE.format(dtype=program.loss.dtype))
-    return notes
+def loss_notes(program: Program) -> list[str]:
+    """A note on a loss of less than float32."""
+    if program.loss is None or program.loss.dtype not in AUTOCAST_DTYPES:
+        return []
+    return [LOW_LOSS_NOTE.format(dtype=program.loss.dtype)]

@@ -11,6 +11,7 @@ import typer
 
 from meshwright.cli.consoles import notices
 from meshwright.cli.output import save, writable
+from meshwright.reports.precision import graph_precision
 from meshwright.schema import Graph, GraphError, Unavailable
 
 capture = typer.Typer(help="Capture a model as a graph.", no_args_is_help=True)
@@ -49,7 +50,8 @@ def hf(
     Parameters have the configuration's dtype, or float32 under --autocast.
     """
     precision = {"dtype": dtype, "autocast": autocast}
-    _write(_captured("capture_hf", config, batch=batch, seq=seq, **precision), output)
+    graph = _captured("capture_hf", config, batch=batch, seq=seq, **precision)
+    _write(graph, output, *_precision(graph))
 
 
 @capture.command()
@@ -75,7 +77,7 @@ def torch(
         dtype=dtype,
         autocast=autocast,
     )
-    _write(graph, output)
+    _write(graph, output, *_precision(graph))
 
 
 @capture.command()
@@ -160,12 +162,17 @@ def _captured(name: str, *arguments: Any, **options: Any) -> Graph:
     return graph
 
 
-def _write(graph: Graph, output: Path) -> None:
+def _precision(graph: Graph) -> list[str]:
+    note = graph_precision(graph)
+    return [] if note is None else [note]
+
+
+def _write(graph: Graph, output: Path, *notes: str) -> None:
     save(output, graph)
     notices().print(
         f"wrote {output}: {len(graph.ops):,} ops, {len(graph.tensors):,} tensors, {graph.id}",
         markup=False,
         soft_wrap=True,
     )
-    for note in graph.notes:
+    for note in (*graph.notes, *notes):
         notices().print(f"note: {note}", markup=False, soft_wrap=True)

@@ -18,6 +18,7 @@ from meshwright.render.recompute import recompute_rows
 from meshwright.render.wishes import wish_rows
 from meshwright.reports.op_times import MOST_KINDS, kind_times
 from meshwright.reports.plan_warnings import plan_warnings
+from meshwright.reports.precision import plan_precision
 from meshwright.reports.throughput import Throughput, symbols_of, throughput_of
 from meshwright.schema import Certificate, Graph, Plan, Setup, Topology
 from meshwright.schema.overview import KindTime, PlanWarning
@@ -67,7 +68,7 @@ def render_summary(
         _head(plan, graph, topology),
         grid,
         *move_table(plan),
-        *_notes(plan),
+        *_notes(plan, topology),
     )
 
 
@@ -279,8 +280,8 @@ def _execution(certificate: Certificate | None) -> Iterator[tuple[str, Text]]:
         yield "execution", Text(certificate_text(certificate), style="" if good else "bold red")
 
 
-def _notes(plan: Plan) -> list[RenderableType]:
-    notes = [f"note: {note}" for note in plan.notes]
+def _notes(plan: Plan, topology: Topology | None) -> list[RenderableType]:
+    notes = [f"note: {note}" for note in (*plan.notes, plan_precision(plan, topology)) if note]
     if plan.unknown_kinds:
         notes.append(f"note: unknown kinds, kept replicated: {', '.join(plan.unknown_kinds)}")
     return [Text(note, style="yellow") for note in notes]
