@@ -17,7 +17,7 @@ from torch import nn
 import meshwright
 from meshwright.capture import capture_module
 from meshwright.planfile import PlanFile
-from meshwright.schema import Degrees, Setup
+from meshwright.schema import Degrees, PlanError, Setup
 from meshwright_solver.planning.planner import plan
 from tests.solver.requests import toy_request
 from tests.solver.small_graphs import topology
@@ -76,9 +76,26 @@ def of_plan(file: Path, capture: str) -> dict[str, Any]:
         dtype = next(trained.parameters()).dtype
         for _ in range(STEPS):
             optimizer.zero_grad()
-            losses.append(float(trained.step(**trained.slice(batch(dtype)))))
+            # a region around the step, as in the loop of one process
+            with torch.autocast("cpu", torch.bfloat16, enabled=capture == "autocast"):
+                losses.append(float(trained.step(**trained.slice(batch(dtype)))))
             optimizer.step()
-        return {"losses": losses, "dtype": str(dtype), "check": trained.module_check.method}
+        refused = _refusal(trained, trained.slice(batch(dtype)))
+        return {
+            "refused": refused,
+            "losses": losses,
+            "dtype": str(dtype),
+            "check": trained.module_check.method,
+        }
+
+
+def _refusal(trained: Any, inputs: dict[str, T]) -> str:
+    try:
+        with torch.autocast("cpu", torch.float16):
+            trained.step(**inputs)
+    except PlanError as why:
+        return str(why)
+    return ""
 
 
 def trains(rank: int, port: int, folder: Path) -> None:
@@ -135,3 +152,12 @@ def test_the_module_is_compared_by_its_ops_and_keeps_its_dtype(
     assert found[case]["check"] == "graph"
     is_low = case.startswith("low")
     assert found[case]["dtype"] == ("torch.bfloat16" if is_low else "torch.float32")
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_region_that_the_plan_lacks_is_refused(
+    found: dict[str, dict[str, Any]], case: str
+) -> None:
+    assert found[case]["refused"].startswith(
+        "the step is called in an autocast region of float16, and the plan's graph graph_"
+    )

@@ -14,6 +14,7 @@ from typing_extensions import Self
 from meshwright.capture.interpreter import KERNELS
 from meshwright.runtime.program import StageProgram
 from meshwright.runtime.ranks import loaded, loaded_by
+from meshwright.runtime.torch.autocast import casts_of_graph
 from meshwright.runtime.torch.batches import Batches
 from meshwright.runtime.torch.checkpoint import distributed, loading, saving
 from meshwright.runtime.torch.checkpoint.loading import Check, Loaded
@@ -201,7 +202,8 @@ class Trained:
         """Run the forward and backward passes of all microbatches.
 
         Returns the loss, and adds gradients to the parameters. `batch` is the result of `slice`.
-        Raises RankLost on all other ranks if a rank is lost.
+        Raises RankLost on all other ranks if a rank is lost, and PlanError in an autocast region
+        that the plan lacks.
         """
         parts = self._batches.microbatches(batch)
 
@@ -210,7 +212,7 @@ class Trained:
             inputs = {name: parts[name][microbatch] for name in loaded}
             return {**self._buffers, **inputs}
 
-        with self._pulse.guard():
+        with casts_of_graph(self.graph, self._device), self._pulse.guard():
             if self._observing is not None:
                 self._observing.begin_step()
             run_step(self.strategy, self._stages, self._transport, sources)

@@ -10,7 +10,7 @@ from typing import Literal
 
 import torch
 
-from meshwright.capture.precision import AUTOCAST_DTYPES
+from meshwright.runtime.torch.autocast import autocast_dtypes
 from meshwright.runtime.torch.module_check.graph_difference import GraphDifference, first_difference
 from meshwright.runtime.torch.module_check.loss_comparison import NotComparable, compare_loss
 from meshwright.runtime.torch.module_check.module_trace import (
@@ -110,20 +110,12 @@ def _settings(
     module: torch.nn.Module, graph: Graph, symbols: Mapping[str, int]
 ) -> Iterator[TraceSettings]:
     """The settings that captures may have had, the most probable first."""
-    for autocast in (*_autocast_dtypes(graph), None):
+    for autocast in (*autocast_dtypes(graph), None):
         if is_of_transformers(module):
             yield replace(transformers_settings(module, graph), autocast=autocast)
         plain = TraceSettings(autocast=autocast)
         yield plain
         yield from fallback_settings(plain, symbols)
-
-
-def _autocast_dtypes(graph: Graph) -> set[torch.dtype]:
-    """The dtypes of an autocast region that a graph may have: those of casts of parameters."""
-    parameters = {t.name for t in graph.tensors if t.role == "parameter" and t.dtype == "float32"}
-    casts = [op for op in graph.ops if op.kind == "cast" and not parameters.isdisjoint(op.inputs)]
-    dtypes = {graph.tensor(op.outputs[0]).dtype for op in casts}
-    return {AUTOCAST_DTYPES[dtype] for dtype in dtypes if dtype in AUTOCAST_DTYPES}
 
 
 def _difference(
