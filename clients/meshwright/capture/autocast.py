@@ -38,7 +38,7 @@ _CASTABLE = (torch.float32, torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True, slots=True)
-class _Region:
+class _AutocastRegion:
     """An autocast region: its low dtype, and whether it casts and keeps the casts."""
 
     dtype: torch.dtype
@@ -51,10 +51,10 @@ class AutocastRegions:
 
     def __init__(self) -> None:
         self.notes: list[str] = []
-        self._regions = [_Region(torch.get_autocast_dtype(_ACCELERATOR), enabled=False)]
+        self._regions = [_AutocastRegion(torch.get_autocast_dtype(_ACCELERATOR), enabled=False)]
         self._casts: dict[tuple[int, int, torch.dtype], tuple[T, T]] = {}
 
-    def enter(self, region: _Region) -> None:
+    def enter(self, region: _AutocastRegion) -> None:
         self._regions.append(region)
         self._announce()
 
@@ -99,7 +99,7 @@ def autocast_regions(dtype: torch.dtype | None = None) -> Iterator[AutocastRegio
     state = AutocastRegions()
 
     def enter(region: Any) -> Any:
-        state.enter(_Region(region.fast_dtype, region._enabled, region._cache_enabled))
+        state.enter(_AutocastRegion(region.fast_dtype, region._enabled, region._cache_enabled))
         if region.device == "cpu" and region._enabled:
             state.note(CPU_NOTE)
         is_early = region.device == _ACCELERATOR and not hasattr(region, _REQUESTED)
@@ -119,7 +119,7 @@ def autocast_regions(dtype: torch.dtype | None = None) -> Iterator[AutocastRegio
         stack.enter_context(_CastMode(state))
         try:
             if dtype is not None:
-                state.enter(_Region(dtype, enabled=True))
+                state.enter(_AutocastRegion(dtype, enabled=True))
             yield state
         finally:
             torch.set_autocast_enabled(_ACCELERATOR, before[0])

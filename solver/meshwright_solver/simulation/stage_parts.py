@@ -79,14 +79,14 @@ class StageParts:
         places = np.array(sorted(self.assignment.ops), dtype=np.int64)
         is_cast = np.isin(places, [*self.models.values.weight_casts])
         if not is_cast.any():
-            return places.tolist()
+            return [*map(int, places)]
         first = np.full(len(places), len(places), dtype=np.int64)
         for value in self.models.values.values:
             if value.producer is not None and value.producer[0] in self.models.values.weight_casts:
                 readers = [position for position, _ in value.readers]
                 place, *ranks = np.searchsorted(places, [value.producer[0], *readers]).tolist()
                 first[place] = min([int(first[place]), *ranks])
-        return places[running_order(is_cast, first)].tolist()
+        return [*map(int, places[running_order(is_cast, first)])]
 
     @cached_property
     def passes_ns(self) -> dict[int, tuple[float, float, float]]:

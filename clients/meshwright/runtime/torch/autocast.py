@@ -20,12 +20,12 @@ def autocast_dtypes(graph: Graph) -> set[torch.dtype]:
 
 
 @contextmanager
-def casts_of_graph(graph: Graph, device: str) -> Iterator[None]:
+def casts_of_graph(graph: Graph, device: torch.device) -> Iterator[None]:
     """A context without autocast, so that the casts of the graph are the only ones.
 
     Raises PlanError in an autocast region whose casts the graph lacks.
     """
-    kind = torch.device(device).type
+    kind = device.type
     if not torch.is_autocast_enabled(kind):
         yield
         return
