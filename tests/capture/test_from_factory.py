@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from meshwright.capture import capture_factory
-from meshwright.schema import GraphError
+from meshwright.schema import Graph, GraphError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -24,12 +24,13 @@ def test_the_command_line_finds_a_module_in_its_folder(tmp_path):
     (tmp_path / "mine.py").write_text("from examples.models.wide_deep import wide_deep as make\n")
     command = [Path(sys.executable).parent / "meshwright", "capture", "torch", "mine:make"]
     ran = subprocess.run(
-        [*command, "--batch", "96", "-o", "graph.json"],
+        [*command, "--batch", "96", "--dtype", "bfloat16", "-o", "graph.json"],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True,
         text=True, timeout=120, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
-    assert (tmp_path / "graph.json").is_file()
+    graph = Graph.from_json((tmp_path / "graph.json").read_bytes())
+    assert {t.dtype for t in graph.tensors if t.role == "parameter"} == {"bfloat16"}
 
 
 @pytest.mark.parametrize(
