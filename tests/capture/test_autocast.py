@@ -316,3 +316,14 @@ def test_a_configuration_under_autocast_has_float32_parameters_and_rotary_angles
         "linear": {"bfloat16"}, "attention": {"bfloat16"}, "rms_norm": {"float32"},
         "cos": {"float32"}, "cross_entropy": {"float32"},
     }  # fmt: skip
+
+
+def test_products_with_casts_of_parameters_are_linear(config):
+    """GPT-2 multiplies by weights of inputs x outputs, with addmm."""
+    low, autocast = (
+        capture_hf(config("gpt2"), batch=64, seq=32, **options)
+        for options in ({"dtype": "bfloat16"}, {"autocast": "bfloat16"})
+    )
+    counts = [Counter(op.kind for op in graph.ops) for graph in (low, autocast)]
+    assert counts[0]["linear"] == counts[1]["linear"] == 9
+    assert counts[1]["matmul"] == 0

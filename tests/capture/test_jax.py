@@ -265,3 +265,17 @@ def test_the_example_of_the_docs_is_captured_from_the_shell(tmp_path, monkeypatc
     graph = Graph.from_json((tmp_path / "graph.json").read_text())
     assert graph.symbols == {"batch": 96}
     assert [op.kind for op in graph.ops][:3] == ["linear", "relu", "linear"]
+
+
+def test_sizes_are_given_by_symbol():
+    def function(params, x):
+        return (x @ params["w"]).mean()
+
+    def arguments(sizes):
+        params = {"w": S((16, 8), jnp.float32)}
+        return params, S((sizes["batch"], sizes["seq"], 16), jnp.float32)
+
+    recipe = JaxRecipe("product", function, arguments, {"batch": 8, "seq": 32})
+    assert capture_jax(recipe, sizes={"seq": 64}).symbols == {"batch": 8, "seq": 64}
+    with pytest.raises(GraphError, match="no symbol 'depth' for 2 to stand for"):
+        capture_jax(recipe, sizes={"depth": 2})

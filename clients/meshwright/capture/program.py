@@ -17,13 +17,19 @@ _SIZE_ATTRS = frozenset({"start", "end", "step", "sizes", "other", "diagonal", "
 
 @dataclass(eq=False, slots=True)
 class Value:
-    """One tensor of the program, compared by identity."""
+    """One tensor of the program, compared by identity. cast_of_parameter: in another dtype."""
 
     name: str
     shape: tuple[int, ...]
     dtype: DType
     role: Role = "activation"
     trainable: bool = True
+    cast_of_parameter: bool = False
+
+    @property
+    def is_weight(self) -> bool:
+        """Whether it is a parameter, or a cast of one."""
+        return self.role == "parameter" or self.cast_of_parameter
 
     @property
     def rank(self) -> int:

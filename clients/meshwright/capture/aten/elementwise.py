@@ -118,6 +118,7 @@ def _cast(call: AtenCall) -> None:
     source = call.args["self"]
     if source.dtype == call.out.dtype:
         return call.alias(source)
+    call.out.cast_of_parameter = source.is_weight
     return call.op("cast", [source], dtype=call.out.dtype)
 
 

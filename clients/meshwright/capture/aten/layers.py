@@ -33,7 +33,7 @@ def _addmm(call: AtenCall) -> None:
     bias, a, b = (call.args[name] for name in ("self", "mat1", "mat2"))
     if call.args["beta"] != 1 or call.args["alpha"] != 1:
         return call.unknown()
-    if b.role == "parameter" and bias.rank == 1:
+    if b.is_weight and bias.rank == 1:
         return call.op("linear", [a, b, bias], weight_layout="kn")
     return call.op("add", [call.step("matmul", [a, b], call.out.shape), bias])
 

@@ -7,7 +7,7 @@ from meshwright.capture.program import Program, Value
 
 
 def recognize_linear(program: Program) -> None:
-    """Convert a matmul with a 2-D parameter, or with its transpose, to linear."""
+    """Convert a matmul with a 2-D parameter, a cast of one or a transpose of them to linear."""
     upstream = Upstream(program)
     for node in program.nodes:
         if node.kind == "matmul" and node.inputs[0].rank > 1:
@@ -28,4 +28,4 @@ def recognize_linear(program: Program) -> None:
 
 
 def _is_weight(value: Value) -> bool:
-    return value.role == "parameter" and value.rank == 2
+    return value.is_weight and value.rank == 2
