@@ -170,6 +170,34 @@ class Attention(nn.Module):
         return F.cross_entropy(logits * 4, labels)
 
 
+class Encoder(nn.Module):
+    """torch's own layer of an encoder, over three equal places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.TransformerEncoderLayer(WIDE, 2, 16, dropout=0.0, batch_first=True)
+        self.out = nn.Linear(WIDE, CLASSES)
+
+    def forward(self, x: T, labels: T) -> T:
+        places = x[:, None].expand(-1, 3, -1)
+        return F.cross_entropy(self.out(self.layer(places).mean(1)), labels)
+
+
+class Routed(nn.Module):
+    """Two experts, weighed by a router in float32."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.router, self.out = nn.Linear(WIDE, 2), nn.Linear(WIDE, CLASSES)
+        self.experts = nn.ModuleList(nn.Linear(WIDE, WIDE) for _ in range(2))
+
+    def forward(self, x: T, labels: T) -> T:
+        with torch.autocast("cuda", enabled=False):
+            weights = self.router(x.float()).softmax(-1)
+        mixed = [weights[:, k : k + 1] * expert(x) for k, expert in enumerate(self.experts)]
+        return F.cross_entropy(self.out(sum(mixed)), labels)
+
+
 @dataclass(frozen=True)
 class PrecisionModel:
     """A module, and the options of its capture."""
@@ -195,6 +223,8 @@ MODELS: Mapping[str, PrecisionModel] = {
     "by hand": PrecisionModel(ByHand, UNDER),
     "custom function": PrecisionModel(CustomFunction, UNDER),
     "attention": PrecisionModel(Attention, UNDER),
+    "encoder": PrecisionModel(Encoder, UNDER),
+    "routed": PrecisionModel(Routed, UNDER),
     "half": PrecisionModel(Decorated, {"dtype": "float16"}),
     "wide buffer, low": PrecisionModel(WideBuffer, {"dtype": "bfloat16"}),
 }

@@ -178,6 +178,7 @@ class _CastMode(TorchFunctionMode):
     def __init__(self, state: AutocastRegions) -> None:
         super().__init__()
         self._state = state
+        self._running: list[FunctionType] = []
 
     def __torch_function__(
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
@@ -205,14 +206,17 @@ class _CastMode(TorchFunctionMode):
     def _call_python(self, func: FunctionType, args: Any, keywords: Mapping[str, Any]) -> Any:
         """Call a Python function of torch, whose body calls ops."""
         checks = [name for name in func.__globals__ if name.startswith("has_torch_function")]
-        if not checks:
+        # a method of Tensor that calls the one of its base comes here again by the same name
+        if not checks or func in self._running:
             return func(*args, **keywords)
         originals = {name: func.__globals__[name] for name in checks}
         func.__globals__.update(dict.fromkeys(checks, _no_override))
+        self._running.append(func)
         try:
             with self:
                 return func(*args, **keywords)
         finally:
+            self._running.pop()
             func.__globals__.update(originals)
 
     def _cast(self, item: Any, dtype: torch.dtype) -> Any:
