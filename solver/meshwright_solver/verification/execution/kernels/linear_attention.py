@@ -37,8 +37,7 @@ class _DeltaRule:
 
 def _delta_rule(call: KernelCall) -> Array:
     rule = _DeltaRule(call)
-    read = np.einsum("tbhkv,bthk->bthv", np.stack(rule.states[1:]), rule.query)
-    return np.asarray(read)
+    return np.asarray(np.einsum("tbhkv,bthk->bthv", np.stack(rule.states[1:]), rule.query))
 
 
 def _delta_rule_gradients(
