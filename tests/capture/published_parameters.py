@@ -1,7 +1,8 @@
 """Parameters of public checkpoints, by the name of the row in the table of architectures.
 
 A number is the one that its publisher states, as precise as stated: a model card of Hugging Face
-(the count of its safetensors), or a paper. Rows without an entry have no number that can be cited.
+(the count of its safetensors), or a paper. Numbers and sizes were entered without access to the
+sources: read the source before a number is cited elsewhere. Rows without an entry have none.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ class Published:
 
 
 _HEAD = "the paper counts no head, which has a matrix of its own"
-_NO_POOLER = "the card counts the pooler, which the head of masked text lacks"
+_NO_POOLER = "the paper counts the pooler, which the head of masked text lacks"
 
 PUBLISHED: dict[str, Published] = {
     "bert": Published("110M", "arXiv:1810.04805"),
@@ -93,7 +94,11 @@ PUBLISHED: dict[str, Published] = {
     "biogpt": Published("347M", "arXiv:2210.10341"),
     "xglm": Published("564M", "arXiv:2112.10668"),
     "deepseek_v2": Published("15.7B", "arXiv:2405.04434"),
-    "kimi-k2": Published("1026B", "card of moonshotai/Kimi-K2-Base"),
+    "kimi-k2": Published(
+        "1040B",
+        "arXiv:2507.20534",
+        "the sizes of the configuration sum to 1026B",
+    ),
     "glm4_moe": Published("106B", "arXiv:2508.06471"),
     "glm4_moe_lite": Published("30B", "card of zai-org/GLM-4.7-Flash"),
     "dots1": Published("142B", "arXiv:2506.05767"),
@@ -102,7 +107,7 @@ PUBLISHED: dict[str, Published] = {
     "olmoe": Published("6.92B", "arXiv:2409.02060"),
     "granitemoe": Published("3.3B", "card of ibm-granite/granite-3.1-3b-a800m-base"),
     "minimax_m2": Published("229B", "card of MiniMaxAI/MiniMax-M2"),
-    "albert": Published("11.8M", "card of albert/albert-base-v2", _NO_POOLER),
+    "albert": Published("12M", "arXiv:1909.11942", _NO_POOLER),
     "distilbert": Published("66M", "arXiv:1910.01108", _HEAD),
     "camembert": Published("110M", "arXiv:1911.03894"),
     "xlm-roberta": Published("278M", "card of FacebookAI/xlm-roberta-base"),
@@ -118,7 +123,6 @@ PUBLISHED: dict[str, Published] = {
     "xlm": Published("667M", "card of FacebookAI/xlm-mlm-en-2048"),
     "mbart": Published("611M", "card of facebook/mbart-large-cc25"),
     "pegasus": Published("568M", "arXiv:1912.08777"),
-    "marian": Published("74.4M", "card of Helsinki-NLP/opus-mt-en-de"),
     "blenderbot": Published("2.7B", "arXiv:2004.13637"),
     "plbart": Published("140M", "arXiv:2103.06333"),
     "mvp": Published("406M", "arXiv:2206.12131"),
