@@ -75,7 +75,7 @@ def _cut(call: KernelCall) -> tuple[Any, ...]:
 
 
 def _slice(call: KernelCall) -> Array:
-    return call.x[_cut(call)]
+    return np.asarray(call.x[_cut(call)])
 
 
 def _slice_gradients(
