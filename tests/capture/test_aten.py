@@ -121,6 +121,26 @@ CASES = {
     "creation": (lambda x: x + torch.arange(6) + torch.ones(6) + torch.full((6,), 2.0), square),
     "one hot": (lambda x: F.one_hot(x.argmax(-1), 6), square),
     "matmul": (lambda x: x @ x.mT, block),
+    "dropout in place": (lambda x: F.dropout(x + 1, 0.0, inplace=True), square),
+    "rows by number": (
+        lambda x: x.index_add(0, x.argmax(1).clamp(max=3), x, alpha=2)
+        + torch.zeros_like(x).index_add(0, x.argmax(1).clamp(max=3), x),
+        square,
+    ),
+    "embedding bags": (
+        lambda x: F.embedding_bag(x.argmax(1).clamp(max=3).reshape(2, 2), x)
+        + F.embedding_bag(x.argmin(1).clamp(max=3).reshape(2, 2), x, mode="sum"),
+        square,
+    ),
+    "a list of samples": (
+        lambda x: torch.cat([one.reshape(-1) for one in x.unbind(0)]) + torch.stack(
+            list(x)
+        ).reshape(-1),
+        square,
+    ),
+    "root mean square norm without eps": (
+        lambda x: F.rms_norm(x, (6,), torch.ones(6)), block
+    ),
     "layer norm": (lambda x: F.layer_norm(x, (4, 6)), block),
     "group norm": (
         lambda x: F.group_norm(x, 2, torch.arange(4).float(), torch.ones(4)),

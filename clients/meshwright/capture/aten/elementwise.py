@@ -159,10 +159,12 @@ def _clamp(call: AtenCall) -> None:
 
 
 def _dropout(call: AtenCall) -> None:
+    # dropout in place names its input self
+    source = call.args["input"] if "input" in call.args else call.args["self"]
     if not call.args["train"] or call.args["p"] == 0:
-        return call.alias(call.args["input"])
+        return call.alias(source)
     mask = Value("", call.out.shape, "bool")
-    return call.op_with_saved("dropout", [call.args["input"]], mask, p=call.args["p"])
+    return call.op_with_saved("dropout", [source], mask, p=call.args["p"])
 
 
 def _where(call: AtenCall) -> None:
