@@ -34,6 +34,8 @@ def torch_substitutes() -> Iterator[None]:
         # a compiled function is traced as the function itself
         (dynamo_config, "error_on_nested_fx_trace", False),
     ]
+    # names of torch's own, which other versions may lack
+    changes = [change for change in changes if hasattr(change[0], change[1])]
     before = [getattr(owner, name) for owner, name, _ in changes]
     for owner, name, value in changes:
         setattr(owner, name, value)
