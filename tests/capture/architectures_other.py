@@ -59,7 +59,7 @@ OTHERS: tuple[OtherArchitecture, ...] = (
         OtherArchitecture("images and text", name, CAPTION, _TEXT_OF_32 if own else {})
         for name, own in (("clip", False), ("altclip", False), ("chinese_clip", False))
     ),
-    *_multimodal("llava", "paligemma", "internvl", "janus", "cohere2_vision", "blip", "vipllava"),
+    *_multimodal("llava", "paligemma", "internvl", "janus", "cohere2_vision", "blip"),
     OtherArchitecture(
         "images and text",
         "qwen2_vl",

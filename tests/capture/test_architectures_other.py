@@ -12,7 +12,8 @@ import torch
 
 from meshwright.capture import capture_hf, hf
 from meshwright.capture.hf_inputs import HeadInputs
-from tests.capture.architectures_other import OTHERS, OtherArchitecture
+from tests.capture.architectures_other import OTHERS, TEXT, OtherArchitecture
+from tests.capture.tiny_configs import tiny_config
 
 BATCH = 3
 FIFTHS = 5
@@ -96,6 +97,14 @@ def test_features_of_an_image_replace_rows_sample_by_sample():
     assert [graph.tensor(name).shape[0] for name in scatter.inputs] == ["batch"] * 3
     assert any("16 places for the features" in note for note in graph.notes)
     assert not [op.kind for op in graph.ops if "." in op.kind]
+
+
+def test_sound_that_is_not_captured_is_named():
+    settings = tiny_config("qwen2_audio", {})
+    graph = capture_hf({**settings, "dtype": "float32"}, batch=64, seq=TEXT)
+    assert "the graph is that of a sample without sound: input_features is not captured" in (
+        graph.notes
+    )
 
 
 def test_a_text_too_short_for_its_image_is_refused():

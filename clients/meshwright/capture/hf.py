@@ -92,6 +92,9 @@ def capture_hf(
         )
     if graph.loss is None:
         raise GraphError(f"{head.__name__} returned no loss for its labels")
+    for name in inputs.left_out:
+        note = f"the graph is that of a sample without sound: {name} is not captured"
+        graph = graph.model_copy(update={"notes": (*graph.notes, note)})
     if unread:
         note = f"transformers reads no config key {', '.join(map(repr, unread))}"
         graph = graph.model_copy(update={"notes": (*graph.notes, note)})

@@ -92,6 +92,12 @@ class HeadInputs:
         return self.media.tokens or ()
 
     @property
+    def left_out(self) -> list[str]:
+        """Inputs for sound that the head could read besides its text, and capture does not feed."""
+        sounds = ("input_features", "input_values")
+        return [name for name in sounds if name in self._parameters and name != self._main]
+
+    @property
     def is_contrastive(self) -> bool:
         return "return_loss" in self._parameters
 

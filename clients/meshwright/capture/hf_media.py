@@ -118,7 +118,7 @@ class Media:
         features = getattr(result, "pooler_output", result)
         parts = features if isinstance(features, (list, tuple)) else [features]
         width = self._config.get_text_config().hidden_size
-        return sum(math.prod(part.shape) for part in parts) // (batch * width)
+        return int(sum(math.prod(part.shape) for part in parts) // (batch * width))
 
     def _feature_call(self, kind: str) -> Any:
         """The model's own function from media to features, or None."""
