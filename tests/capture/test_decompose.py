@@ -119,11 +119,6 @@ def test_ops_with_a_converter_are_not_decomposed():
     assert kinds[:3] == ["layer_norm", "mish", "softmax"]
 
 
-def test_a_loop_over_a_sequence_stays_one_op():
-    graph = of_rows(FirstOutput(torch.nn.LSTM(3, 4, batch_first=True)), 40, 3)
-    assert [op.kind for op in graph.ops if "lstm" in op.kind] == ["aten.lstm.input"]
-
-
 class WriteIntoClone(torch.nn.Module):
     def forward(self, x):
         copy = x.clone()
