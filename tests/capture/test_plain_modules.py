@@ -12,8 +12,6 @@ from tests.capture.plain_modules import MODULES, PlainModule
 FIFTHS = 5
 SIZES = {"batch": 4, "edges": 20}
 FIFTH = int(os.environ.get("ARCHITECTURES_FIFTH", date.today().toordinal() % FIFTHS))
-# a graph has no op that stops the gradient of the nearest codes
-LIMITS = {"vq": "no op stops a gradient"}
 
 
 def captured(plain: PlainModule):
@@ -27,8 +25,6 @@ def captured(plain: PlainModule):
 def modules():
     for place, plain in enumerate(MODULES):
         marks = [] if place % FIFTHS == FIFTH else [pytest.mark.long]
-        if plain.name in LIMITS:
-            marks.append(pytest.mark.xfail(reason=LIMITS[plain.name], strict=True))
         yield pytest.param(plain, id=f"{plain.name}-fifth-{place % FIFTHS}", marks=marks)
 
 

@@ -107,7 +107,7 @@ def test_a_module_with_another_choice_is_refused(name: str) -> None:
         checked(block_model(**CHOICES[name]), captured_block())
 
 
-@pytest.mark.parametrize("name", [n for n in CHOICES if "gradient" not in n and "detach" not in n])
+@pytest.mark.parametrize("name", CHOICES)
 def test_the_same_module_is_accepted(name: str) -> None:
     graph = block_graph(block_model(**CHOICES[name]))
     assert checked(block_model(**CHOICES[name]), graph) == EQUAL

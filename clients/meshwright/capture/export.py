@@ -29,9 +29,8 @@ _ROLES: Mapping[InputKind, Role] = {
     InputKind.CONSTANT_TENSOR: "constant",
     InputKind.USER_INPUT: "input",
 }
-_WRAPPERS = frozenset(
-    {"wrap_with_set_grad_enabled", "wrap_with_autocast", "tag_activation_checkpoint"}
-)
+_GRAD_MODE = "wrap_with_set_grad_enabled"
+_WRAPPERS = frozenset({_GRAD_MODE, "wrap_with_autocast", "tag_activation_checkpoint"})
 _NO_OPS = frozenset({"_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_size"})
 _COMMUNICATION_NAMESPACES = frozenset(
     {"_c10d_functional", "_c10d_functional_autograd", "c10d", "_dtensor"}
@@ -264,7 +263,21 @@ class _ExportReader:
         inner = arguments[position]
         places = [n for n in inner.graph.nodes if n.op == "placeholder"]
         bound = dict(zip(places, arguments[position + 1 :], strict=True))
-        return self._walk(inner, bound, _module_of(node, path))
+        module = _module_of(node, path)
+        results = self._walk(inner, bound, module)
+        if getattr(node.target, "__name__", "") == _GRAD_MODE and arguments[0] is False:
+            return [self._without_gradient(result, module) for result in results]
+        return results
+
+    def _without_gradient(self, value: Any, module: str) -> Any:
+        """The value of a region under `torch.no_grad()`."""
+        if not isinstance(value, Value):
+            return value
+        result = Value("", value.shape, value.dtype)
+        maker = Node("stop_gradient", [value], [result], {}, module)
+        self.nodes.append(maker)
+        self.makers[result] = maker
+        return result
 
     def _replace_written(
         self, node: torch.fx.Node, result: Value, values: dict[torch.fx.Node, Any]

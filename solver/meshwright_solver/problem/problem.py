@@ -277,7 +277,10 @@ def _symbols(graph: Graph, setup: Setup, microbatches: int) -> dict[str, int]:
 
 
 def with_gradient(graph: Graph, order: Sequence[Op]) -> frozenset[str]:
-    """Tensors between a trainable parameter and the loss (or any output, without a loss)."""
+    """Tensors between a trainable parameter and the loss (or any output, without a loss).
+
+    No gradient passes an op `stop_gradient`.
+    """
     floats = {t.name for t in graph.tensors if t.dtype in FLOATS}
     live = {
         t.name for t in graph.tensors if t.role == "parameter" and t.trainable and t.name in floats
@@ -285,7 +288,7 @@ def with_gradient(graph: Graph, order: Sequence[Op]) -> frozenset[str]:
     for op in order:
         if op.attrs.get("gradient") is True and op.kind == RECEIVE:
             live.update(op.outputs)
-        if not live.isdisjoint(op.inputs):
+        if op.kind != "stop_gradient" and not live.isdisjoint(op.inputs):
             live.update([name for name in op.outputs if name in floats])
     wanted = {graph.loss} if graph.loss is not None else set(graph.outputs)
     for op in reversed(order):

@@ -22,7 +22,7 @@ _NEEDS_NOTHING = (
     *("eq", "ne", "lt", "gt", "le", "ge", "logical_and", "logical_or", "logical_xor"),
     *("bitwise_and", "bitwise_or", "bitwise_xor", "left_shift", "right_shift", "population_count"),
     *("isnan", "isinf", "isfinite", "isclose"),
-    *("floor_div", "trunc_div", "gcd", "nextafter", "full_like"),
+    *("floor_div", "trunc_div", "gcd", "nextafter", "full_like", "stop_gradient"),
 )
 
 

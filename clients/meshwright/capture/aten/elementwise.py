@@ -136,6 +136,10 @@ def _boolean(call: AtenCall, *, kind: str) -> None:
     _binary_op(call, f"{prefix}_{kind}", call.args["self"], call.args["other"])
 
 
+def _detach(call: AtenCall) -> None:
+    call.op("stop_gradient", [call.args["self"]])
+
+
 def _clone(call: AtenCall) -> None:
     """A cast to the same dtype: writes into the copy leave the original as it is."""
     source: Value = call.args["self"]
@@ -208,6 +212,7 @@ CONVERTERS: dict[str, Converter] = {
     "type_as": _cast,
     "real": _real_part,
     "clone": _clone,
+    "detach": _detach,
     "__and__": partial(_boolean, kind="and"),
     "__or__": partial(_boolean, kind="or"),
     "gelu": _gelu,
@@ -217,5 +222,5 @@ CONVERTERS: dict[str, Converter] = {
     "dropout": _dropout,
     "where": _where,
     "masked_fill": _masked_fill,
-    **dict.fromkeys(("alias", "detach", "contiguous", "lift_fresh", "lift_fresh_copy"), _identity),
+    **dict.fromkeys(("alias", "contiguous", "lift_fresh", "lift_fresh_copy"), _identity),
 }

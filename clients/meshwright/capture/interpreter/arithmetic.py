@@ -91,6 +91,7 @@ def _arange(run: TorchOpCall) -> T:
 
 KERNELS: dict[str, Kernel] = {
     **{name: partial(_unary, function=getattr(torch, name)) for name in _UNARY},
+    "stop_gradient": partial(_unary, function=torch.Tensor.detach),
     **{name: partial(_binary, function=getattr(torch, name)) for name in _BINARY},
     **{name: partial(_reduction, function=getattr(torch, name)) for name in _REDUCTIONS},
     "floor_div": partial(_binary, function=partial(torch.div, rounding_mode="floor")),

@@ -23,6 +23,7 @@ from meshwright.capture.passes.rotary import recognize_rotary
 from meshwright.capture.passes.rotary_pairs import recognize_rotary_pairs
 from meshwright.capture.passes.segment_sum import recognize_segment_sums
 from meshwright.capture.passes.separate_heads import separate_heads
+from meshwright.capture.passes.stop_gradient import drop_needless_stops
 from meshwright.capture.passes.view import merge_views
 from meshwright.capture.passes.zero_states import drop_zero_states
 from meshwright.capture.program import Program
@@ -31,6 +32,7 @@ Pass = Callable[[Program], None]
 
 PASSES: tuple[Pass, ...] = (
     drop_dead_code,
+    drop_needless_stops,
     lower_complex_numbers,
     drop_identities,
     drop_zero_states,
@@ -78,6 +80,7 @@ __all__ = [
     "drop_dead_code",
     "drop_identities",
     "drop_identity_indices",
+    "drop_needless_stops",
     "drop_repeated_heads",
     "drop_zero_states",
     "fold_ranges",

@@ -89,6 +89,7 @@ ELEMENT_WISE = [
     *(case(kind, truth(4, 1), truth(4, 3)) for kind in BITWISE),
     case("bitwise_not", whole(5, 4)),
     case("bitwise_not", truth(5)),
+    case("stop_gradient", real(3, 4), by=torch.detach),
     case("square", real(3), by=torch.square),
     case("reciprocal", positive(3), by=torch.reciprocal),
     case("gelu", 2 * real(4, 5), approximate="none"),

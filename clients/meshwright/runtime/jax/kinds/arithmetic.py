@@ -24,6 +24,7 @@ _UNARY: dict[str, Callable[[A], A]] = {
     },
     "neg": jnp.negative, "rsqrt": lax.rsqrt, "relu": jax.nn.relu, "sigmoid": jax.nn.sigmoid,
     "erf": lax.erf, "bitwise_not": jnp.bitwise_not, "silu": jax.nn.silu,
+    "stop_gradient": lax.stop_gradient,
     "hardswish": jax.nn.hard_swish, "hardsigmoid": jax.nn.hard_sigmoid, "mish": jax.nn.mish,
 }  # fmt: skip
 _BINARY: dict[str, Callable[[Any, Any], A]] = {

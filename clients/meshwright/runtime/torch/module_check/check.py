@@ -63,7 +63,6 @@ def compare_module(
     except CannotTrace as why:
         return _by_loss(module, graph, symbols, f"torch.export does not trace the module ({why})")
     if difference is None:
-        _check_stops(trace)
         return _by_gradients(module, graph, symbols, trace.functions)
     if _has_mode(graph) or _has_mode(trace.graph):
         _check_mode(module, graph, symbols, difference)
@@ -162,16 +161,6 @@ def _check_mode(
 def _has_mode(graph: Graph) -> bool:
     """Whether an op of the graph depends on the mode of the module."""
     return any(op.kind == "batch_norm" or drops(op.kind, op.attrs) for op in graph.ops)
-
-
-def _check_stops(trace: ModuleTrace) -> None:
-    if trace.stops:
-        raise ModuleMismatch(
-            f"the module stops a gradient in {', '.join(map(repr, trace.stops))} (detach or "
-            "no_grad) on its way to a parameter, and the graph of a plan has no such op. Compute "
-            "the loss without detach and no_grad, or pass check_module='none' if the gradient may "
-            "flow"
-        )
 
 
 def _by_gradients(

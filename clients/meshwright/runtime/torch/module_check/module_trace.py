@@ -13,7 +13,6 @@ from meshwright.capture.autocast import autocast_regions
 from meshwright.capture.decompose import passes_with_decomposition
 from meshwright.capture.export import export_module, read_export
 from meshwright.capture.finalize import finalize_program
-from meshwright.capture.stopped_gradients import stopped_gradients
 from meshwright.capture.symbolic_sizes import BATCH_WITNESS, SMALLEST_WITNESS, Witness
 from meshwright.runtime.torch.module_check.autograd_functions import autograd_functions
 from meshwright.runtime.torch.module_check.forward_arguments import forward_arguments
@@ -51,13 +50,11 @@ class TraceSettings:
 class ModuleTrace:
     """The graph of a module, and the traced size of each symbol.
 
-    `stops` are the paths of modules that stop a gradient on its way to a parameter. `functions` are
-    the autograd functions of the module, whose gradients are no part of the graph.
+    `functions` are the autograd functions of the module, whose gradients are no part of the graph.
     """
 
     graph: Graph
     sizes: Mapping[str, int]
-    stops: tuple[str, ...]
     functions: tuple[str, ...]
 
 
@@ -88,7 +85,6 @@ def trace_module(
         regions = autocast_regions(settings.autocast)
         with settings.patches(), autograd_functions() as functions, regions:
             exported = export_module(copy, arguments.positional, named)
-            stops = stopped_gradients(exported, copy)
             program = read_export(copy, exported, witness=witness)
         passes = passes_with_decomposition({op.kind for op in graph.ops})
         traced = finalize_program(program, passes, name=graph.name, symbols=graph.symbols)
@@ -100,7 +96,7 @@ def trace_module(
                 "the module that was captured, or capture this module and plan again"
             ) from why
         raise CannotTrace(_line(why)) from why
-    return ModuleTrace(traced, sizes, stops, tuple(functions))
+    return ModuleTrace(traced, sizes, tuple(functions))
 
 
 def fallback_settings(settings: TraceSettings, sizes: Mapping[str, int]) -> Iterator[TraceSettings]:

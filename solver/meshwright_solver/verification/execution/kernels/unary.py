@@ -182,6 +182,7 @@ UNARY: Mapping[str, OpKernel] = {
         lambda x, *_: np.where(x <= -3, 0.0, np.where(x >= 3, 1.0, x / 3 + 0.5)),
     ),
     "clamp": element_wise(_clamp, _clamp_slope),
+    "stop_gradient": flat(np.array),
     "sign": flat(np.sign),
     "floor": flat(np.floor),
     "ceil": flat(np.ceil),
