@@ -23,6 +23,8 @@ WITNESS = Witness({"batch": 10007, "seq": 8179})
         (8178, "seq-1"),
         (10007 * 8180, "batch*(seq+1)"),
         (8182, "seq+3"),
+        (2 * 8179 - 1, "2*seq-1"),
+        (10007 * (2 * 8179 + 1), "batch*(2*seq+1)"),
         (8188, 8188),
         (128256, 128256),
     ],
@@ -42,8 +44,9 @@ def test_near_a_small_prime_only_a_shift_by_one_is_told():
 def test_a_prime_stays_away_from_the_numbers_of_the_model():
     # 8191 is prime, but 8192 would read as seq+1
     assert Witness.choose({"seq": 8192}, [8192]).primes["seq"] == 8179
-    # 997 is prime and small: only its neighbours matter
-    assert Witness.choose({"seq": 999}, [1000]).primes["seq"] == 997
+    # 1000 would read as seq+3 at 997, and at 97 only its neighbors matter
+    assert Witness.choose({"seq": 999}, [1000]).primes["seq"] == 991
+    assert Witness.choose({"seq": 99}, [100]).primes["seq"] == 97
     assert Witness.choose({"seq": 8192}, []).primes["seq"] == 8191
 
 

@@ -15,6 +15,8 @@ from meshwright.schema.errors import GraphError
 Sizes = Mapping[str, int]
 Feed = Callable[[Sizes], dict[str, Any]]
 
+# fields of configurations that state the longest sequence; -1 without a table of positions
+_LENGTHS = ("max_position_embeddings", "max_target_positions", "max_seq_len")
 DEFAULT_SEQ = 2048
 _SHORT = 128  # chosen: below it, few primes differ from all sizes of the model
 _LISTED = 211  # chosen: images that a model may handle as a list, one op each
@@ -112,16 +114,13 @@ class HeadInputs:
 
     def _take_length(self, seq: int | None) -> None:
         text = self._config.get_text_config()
-        longest = getattr(text, "max_position_embeddings", None) or getattr(
-            text, "max_target_positions", None
-        )
-        if longest is not None and longest < 0:
-            longest = None  # of a model without positions in a table
+        stated = {name: getattr(text, name, None) or -1 for name in _LENGTHS}
+        field, longest = next(((n, size) for n, size in stated.items() if size > 0), ("", None))
         self.symbols["seq"] = seq or longest or DEFAULT_SEQ
         if longest and self.symbols["seq"] > longest:
             raise GraphError(
                 f"a sequence of {self.symbols['seq']} is longer than the model's {longest} "
-                "positions (max_position_embeddings)"
+                f"positions ({field})"
             )
         if longest:
             self.limits["seq"] = _traced_length(self.symbols["seq"], longest)

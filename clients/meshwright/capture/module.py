@@ -21,6 +21,7 @@ from meshwright.capture.precision import (
     module_in,
 )
 from meshwright.capture.program import Program
+from meshwright.capture.shape_check import check_shapes
 from meshwright.capture.symbolic_sizes import BATCH_WITNESS
 from meshwright.capture.trace_errors import quiet, trace_error
 from meshwright.schema import Graph
@@ -87,13 +88,15 @@ def capture_module(
         if value.role == "input" and (value.name in label_names or is_label(value.name)):
             value.role = "label"
     program.notes += loss_notes(program)
-    return finalize_program(
+    graph = finalize_program(
         program,
         passes_with_decomposition(_kinds_of(stated, program)),
         name=name,
         symbols=symbols,
         rules=lambda graph: RuleSearch(graph, stated).rules(),
     )
+    check_shapes(graph)
+    return graph
 
 
 def _kinds_of(operators: Iterable[str], program: Program) -> set[str]:

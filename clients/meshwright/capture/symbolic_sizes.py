@@ -4,7 +4,7 @@ A program is traced once. A prime that divides no other number of the program re
 A traced size n is then one of
 
     c * batch^i * seq^j          c, i, j whole numbers
-    batch^i * (seq + d)          d small: padding and shifting
+    batch^i * (c * seq + d)      c and d small: padding, shifting, distances of positions
 
 which its factors determine. A size that depends on a symbol in another way (rounded up, halved with
 a remainder) stays the traced number.
@@ -21,9 +21,10 @@ from meshwright.schema.sizes import Size
 # chosen: above the dims of current models, so that a dim is rarely near a multiple of it
 BATCH_WITNESS = 10_007
 SMALLEST_WITNESS = 11
-# chosen: causal convolutions pad by 3. Near a small prime there are unrelated sizes (a head of 64
-# next to 67), so that only a shift by one is recognized
-_REACH, _SMALL = 8, 5000
+# chosen: the largest shift that is recognized, by the least prime. Causal convolutions pad by 3.
+# Near a small prime there are unrelated sizes (a head of 64 next to 67)
+_REACHES = ((1000, 8), (100, 3), (0, 1))
+_MOST_TIMES = 2  # chosen: a sequence has 2 * seq - 1 distances between positions
 
 
 class WitnessError(GraphError):
@@ -81,8 +82,9 @@ class Witness:
             return number
         rest, factors = self._factorize(number)
         for name, prime in self.primes.items():
-            if 0 < abs(rest - prime) <= _reach(prime):
-                shifted = f"{name}{rest - prime:+d}"
+            times = min(max(round(rest / prime), 1), _MOST_TIMES)
+            if 0 < abs(rest - times * prime) <= _reach(prime):
+                shifted = f"{_product(times, [name])}{rest - times * prime:+d}"
                 return _product(1, [*factors, f"({shifted})"]) if factors else shifted
         return _product(rest, factors) if factors else number
 
@@ -101,7 +103,7 @@ def _product(constant: int, factors: list[str]) -> str:
 
 def _reach(prime: int) -> int:
     """The largest shift of a size from a prime that is recognized as a symbolic offset."""
-    return _REACH if prime >= _SMALL else 1
+    return next(reach for least, reach in _REACHES if prime >= least)
 
 
 def _is_distinguishable(prime: int, constants: Iterable[int]) -> bool:
