@@ -28,7 +28,14 @@ from tests.capture.text_mixtures import TEXT_MIXTURES
 
 ARCHITECTURES: tuple[Architecture, ...] = (
     Architecture("encoder", "bert", TEXT, seq=512),
-    Architecture("encoder", "roberta", {**TEXT, "pad_token_id": 1}, seq=512),
+    Architecture(
+        "encoder",
+        "roberta",
+        {**TEXT, "pad_token_id": 1},
+        # FacebookAI/roberta-base
+        {"max_position_embeddings": 514, "type_vocab_size": 1},
+        seq=512,
+    ),
     Architecture(
         "encoder",
         "deberta-v2",
