@@ -122,7 +122,7 @@ def line(architecture: Architecture, measured: Measured) -> str:
         architecture.family,
         architecture.name,
         counted(measured.parameters),
-        "" if published is None else f"{published.parameters} ({published.source})",
+        "" if published is None else published.cell,
         "" if share is None else f"{share:.3f}",
         ", ".join(measured.unknown) or f"{100 * measured.replicated_share:.1f} %",
         f"{measured.ops:,}",

@@ -1,8 +1,8 @@
 """Architectures of the transformers library that capture is tried on, small and in full.
 
 A full one has the sizes of a public checkpoint, from its configuration: the library's defaults for
-its model type where these describe one. No file is fetched. Published numbers of parameters are in
-published_parameters.py.
+its model type where these describe one. No file is fetched. Published numbers of parameters, and
+which configurations were compared with a copy of the checkpoint's, are in published_parameters.py.
 """
 
 from __future__ import annotations
@@ -28,7 +28,14 @@ from tests.capture.text_mixtures import TEXT_MIXTURES
 
 ARCHITECTURES: tuple[Architecture, ...] = (
     Architecture("encoder", "bert", TEXT, seq=512),
-    Architecture("encoder", "roberta", {**TEXT, "pad_token_id": 1}, seq=512),
+    Architecture(
+        "encoder",
+        "roberta",
+        {**TEXT, "pad_token_id": 1},
+        # FacebookAI/roberta-base
+        {"max_position_embeddings": 514, "type_vocab_size": 1},
+        seq=512,
+    ),
     Architecture(
         "encoder",
         "deberta-v2",

@@ -13,6 +13,7 @@ from meshwright.capture import capture_factory, capture_hf, passes
 from meshwright.reports.precision import graph_precision
 from meshwright.schema import GraphError
 from tests.capture.architectures import ARCHITECTURES
+from tests.capture.published_parameters import PUBLISHED
 
 FOLDER = Path(__file__).parents[2] / "docs"
 DOCS = (FOLDER / "capture.md").read_text()
@@ -53,6 +54,13 @@ def test_the_table_of_architectures_has_rows_in_order_and_none_with_unknown_kind
     rows = rows_of_architectures()
     assert list(rows) == [own.name for own in ARCHITECTURES if own.name in rows]
     assert [row for row in rows.values() if not row[5].endswith("%")] == []
+
+
+def test_the_table_of_architectures_states_the_published_numbers_with_their_sources():
+    published = {name: row[3] for name, row in rows_of_architectures().items()}
+    assert published == {
+        name: PUBLISHED[name].cell if name in PUBLISHED else "" for name in published
+    }
 
 
 def test_the_table_of_architectures_counts_their_ops():

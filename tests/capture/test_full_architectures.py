@@ -5,7 +5,7 @@ import pytest
 from docs.generate_architectures import measure
 from tests.capture.architecture_limits import OTHER_FLOPS, UNVERIFIED
 from tests.capture.architectures import ARCHITECTURES
-from tests.capture.published_parameters import PUBLISHED
+from tests.capture.published_parameters import COMPARED_CONFIGURATIONS, PUBLISHED
 
 CAPTURE_S = 60  # chosen: CPU seconds, for the largest of 61 layers of 384 experts
 REPLICATED_SHARE = 0.01  # chosen: of the compute time, for one op
@@ -13,7 +13,12 @@ REPLICATED_SHARE = 0.01  # chosen: of the compute time, for one op
 
 def test_only_known_rows_have_published_numbers_and_limits():
     names = {architecture.name for architecture in ARCHITECTURES}
-    assert {*PUBLISHED, *OTHER_FLOPS, *UNVERIFIED} <= names
+    assert {*PUBLISHED, *COMPARED_CONFIGURATIONS, *OTHER_FLOPS, *UNVERIFIED} <= names
+
+
+def test_a_number_without_evidence_stands_in_parentheses():
+    assert PUBLISHED["rembert"].cell == "(995M; arXiv:2010.12821)"
+    assert PUBLISHED["bert"].cell == "110M (arXiv:1810.04805)"
 
 
 @pytest.mark.long

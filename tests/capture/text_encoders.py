@@ -38,8 +38,22 @@ TEXT_ENCODERS: tuple[Architecture, ...] = (
         seq=512,
     ),
     Architecture("encoder", "xlm-roberta-xl", _ROBERTA, seq=512),
-    Architecture("encoder", "mpnet", _ROBERTA, {"vocab_size": 30527}, seq=512),
-    Architecture("encoder", "squeezebert", {**TEXT, "embedding_size": 32}, seq=512),
+    Architecture(
+        "encoder",
+        "mpnet",
+        _ROBERTA,
+        # microsoft/mpnet-base
+        {"vocab_size": 30527, "max_position_embeddings": 514},
+        seq=512,
+    ),
+    Architecture(
+        "encoder",
+        "squeezebert",
+        {**TEXT, "embedding_size": 32},
+        # squeezebert/squeezebert-uncased
+        {"vocab_size": 30528},
+        seq=512,
+    ),
     Architecture(
         "encoder",
         "rembert",
@@ -54,7 +68,14 @@ TEXT_ENCODERS: tuple[Architecture, ...] = (
         {"hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16},
         seq=512,
     ),
-    Architecture("encoder", "data2vec-text", _ROBERTA, {"vocab_size": 50265}, seq=512),
+    Architecture(
+        "encoder",
+        "data2vec-text",
+        _ROBERTA,
+        # facebook/data2vec-text-base
+        {"vocab_size": 50265, "max_position_embeddings": 514, "type_vocab_size": 1},
+        seq=512,
+    ),
     Architecture("encoder", "ernie", TEXT, {"vocab_size": 40000}, seq=512),
     Architecture(
         "encoder",
