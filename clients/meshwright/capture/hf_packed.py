@@ -21,10 +21,10 @@ from torch.overrides import TorchFunctionMode
 from transformers import AttentionInterface, vision_utils
 from transformers.utils import generic
 
+from meshwright.capture.hf_media import Grid
 from meshwright.schema.errors import GraphError
 
 T = torch.Tensor
-Grid = tuple[int, int, int]
 
 _ATTENTION = "flash_segments"  # transformers passes segments to implementations named flash
 
@@ -244,7 +244,7 @@ class _LocalOrders(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         del types
-        if func is torch.argsort and id(args[0]) in self.by_index:
+        if func in (torch.argsort, T.argsort) and args and id(args[0]) in self.by_index:
             count, order, inverse = self.by_index[id(args[0])]
             return self._index(count, inverse, order)
         if func is T.__getitem__:

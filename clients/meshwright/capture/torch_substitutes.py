@@ -8,6 +8,7 @@ _detect_is_causal_mask     reads the values of a mask; the mask itself says the 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -55,7 +56,7 @@ def _written_attention(
     scale: float,
     *_: Any,
 ) -> tuple[T, T, T]:
-    """The output of flex_attention, the logarithm of each row's sum, and its maximum."""
+    """The output of flex_attention, the logarithm of each row's sum, and its maximum, to base 2."""
     batch, heads, rows, _width = query.shape
     repeats = heads // key.shape[1]
     key, value = (x.repeat_interleave(repeats, 1) if repeats > 1 else x for x in (key, value))
@@ -65,7 +66,8 @@ def _written_attention(
     is_visible = block_mask[-1](*places)
     scores = torch.where(is_visible, scores, -float("inf"))
     out = scores.softmax(-1).to(value.dtype) @ value
-    return out, scores.logsumexp(-1), scores.amax(-1)
+    # flex_attention multiplies both by log(2), because its kernels compute powers of 2
+    return out, scores.logsumexp(-1) / math.log(2), scores.amax(-1) / math.log(2)
 
 
 def _whole_mask(
