@@ -9,8 +9,8 @@ _detect_is_causal_mask     reads the values of a mask; the mask itself says the 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -18,13 +18,14 @@ import torch.nn.attention.flex_attention as flex
 import torch.nn.modules.transformer as transformer
 from torch._dynamo import config as dynamo_config
 
+from meshwright.capture.substitution import Substitute, substituted
+
 T = torch.Tensor
 
 
-@contextmanager
-def torch_substitutes() -> Iterator[None]:
-    """The substitutes, in place while a module is traced."""
-    changes: list[tuple[Any, str, Any]] = [
+def torch_substitutes() -> AbstractContextManager[None]:
+    """A context with the substitutes, for tracing a module."""
+    changes: list[Substitute] = [
         (flex, "flex_attention_hop", _written_attention),
         (flex, "create_mask", _whole_mask),
         # the blocks are those of the mask, which the function of positions gives
@@ -36,15 +37,7 @@ def torch_substitutes() -> Iterator[None]:
         (dynamo_config, "error_on_nested_fx_trace", False),
     ]
     # names of torch's own, which other versions may lack
-    changes = [change for change in changes if hasattr(change[0], change[1])]
-    before = [getattr(owner, name) for owner, name, _ in changes]
-    for owner, name, value in changes:
-        setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        for (owner, name, _), value in zip(changes, before, strict=True):
-            setattr(owner, name, value)
+    return substituted(*(change for change in changes if hasattr(change[0], change[1])))
 
 
 def _written_attention(
