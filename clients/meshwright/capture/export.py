@@ -297,7 +297,7 @@ class _ExportReader:
         """
         (output,) = (node for node in region.graph.nodes if node.op == "output")
         for node in output.all_input_nodes:
-            written = node
+            written: Any = node
             while isinstance(written.target, torch._ops.OpOverload) and is_in_place(written.target):
                 written = written.args[0]
             if written is not node and self._has_gradient(bound.get(written)):
@@ -314,7 +314,8 @@ class _ExportReader:
 
     def _has_gradient(self, value: Any) -> bool:
         """Whether a value depends on a trainable parameter."""
-        waiting, seen = [value], set()
+        waiting: list[Any] = [value]
+        seen: set[Value] = set()
         while waiting:
             one = waiting.pop()
             if not isinstance(one, Value) or one in seen or not one.dtype.startswith(_FLOATS):

@@ -20,12 +20,11 @@ class NeedsFunctionalization(Exception):
 def is_in_place(operator: torch._ops.OpOverload) -> bool:
     """Whether an operator of PyTorch writes to its first argument alone, such as `add_`."""
     name = operator.overloadpacket.__name__
+    if operator.namespace != "aten" or not name.endswith("_") or name.endswith("__"):
+        return False
     first, *others = operator._schema.arguments
-    return (
-        operator.namespace == "aten"
-        and (name.endswith("_") and not name.endswith("__"))
-        and isinstance(first.type, torch.TensorType)
-        and not any(a.alias_info is not None and a.alias_info.is_write for a in others)
+    return str(first.type) == "Tensor" and not any(
+        argument.alias_info is not None and argument.alias_info.is_write for argument in others
     )
 
 

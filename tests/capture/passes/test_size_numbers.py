@@ -40,3 +40,22 @@ def test_another_number_of_a_size_is_noted():
         "the module: mul has a number that follows from a size, 0.0099965 at the traced sizes, "
         "which the graph keeps. Compute it by tensor operations"
     )
+
+
+class Attention(torch.nn.Module):
+    """Attention whose scale is the length of the sequence."""
+
+    def forward(self, x):
+        return ((x @ x.mT / x.shape[1]).softmax(-1) @ x).sum()
+
+
+def test_a_pattern_takes_no_size_for_a_number():
+    graph = capture_module(
+        Attention(),
+        lambda sizes: {"x": torch.zeros(sizes["batch"], sizes["seq"], 4, device="meta")},
+        symbols={"batch": 32, "seq": 64},
+        name="attention",
+    )
+    x = torch.rand(2, 8, 4)
+    made = interpret(graph, {"x": x}, symbols={"batch": 2, "seq": 8})[graph.loss]
+    torch.testing.assert_close(made, Attention()(x))
