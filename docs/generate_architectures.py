@@ -55,7 +55,6 @@ class Measured:
 
 def measure(architecture: Architecture) -> Measured:
     """Capture, plan and verify one architecture."""
-    start = time.process_time()
     nodes = _nodes(count := _parameters_of_model(architecture))
     batch = max(16, 16 * nodes)
     start = time.process_time()

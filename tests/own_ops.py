@@ -79,3 +79,20 @@ def _mixed_backward(ctx, gradient: T) -> tuple[T, None]:
 torch.library.register_autograd(
     "meshwright_tests::mixed", _mixed_backward, setup_context=_save_input
 )
+
+
+@torch.library.custom_op("meshwright_tests::double_in_place", mutates_args=("x",))
+def double_in_place(x: T) -> None:
+    x.mul_(2)
+
+
+double_in_place.register_fake(lambda _: None)
+
+
+@torch.library.custom_op("meshwright_tests::gelu", mutates_args=())
+def gelu(self: T) -> T:  # another function than PyTorch's of this name
+    return self * 3
+
+
+gelu.register_fake(torch.empty_like)
+torch.library.register_autograd("meshwright_tests::gelu", lambda _, gradient: gradient * 3)

@@ -14,6 +14,11 @@ class Function(torch.nn.Module):
         return self.function(*inputs)
 
 
+def places(x):
+    """Numbers of rows [1, 4]."""
+    return x.argmax(1).clamp(max=3)[None]
+
+
 def square():
     return torch.linspace(-2, 2, 24).reshape(4, 6)
 
@@ -127,6 +132,14 @@ CASES = {
         + torch.zeros_like(x).index_add(0, x.argmax(1).clamp(max=3), x),
         square,
     ),
+    "rows by an index along the row": (
+        lambda x: torch.zeros(5, 4).scatter_add(0, places(x).expand(4, 4), x[:, :4]),
+        square,
+    ),
+    "rows into wider rows": (
+        lambda x: torch.zeros(4, 9).scatter_add(0, places(x)[0, :, None].expand(4, 6), x),
+        square,
+    ),
     "embedding bags": (
         lambda x: F.embedding_bag(x.argmax(1).clamp(max=3).reshape(2, 2), x)
         + F.embedding_bag(x.argmin(1).clamp(max=3).reshape(2, 2), x, mode="sum"),
@@ -232,3 +245,7 @@ def test_an_unknown_op_with_several_inputs_says_where_they_go(check_capture):
     graph = check_capture(Function(lambda x: torch.hypot(x, x + 1)), square())
     hypot = next(op for op in graph.ops if "hypot" in op.kind)
     assert hypot.attrs["tensors"] == ["self", "other"]
+
+
+def test_elements_where_a_mask_is_true_are_taken_in_order(check_capture):
+    check_capture(Function(lambda x: x.masked_scatter(x > 0, 2 * x)), square())

@@ -245,3 +245,8 @@ def test_a_rule_that_cannot_be_checked_is_taken_with_a_note():
 def test_a_recipe_states_rules():
     recipe = Recipe("net", torch.nn.Identity(), lambda _: {}, {}, rules={"a::b": "x -> x"})
     assert recipe.rules == {"a::b": "x -> x"}
+
+
+def test_an_op_with_the_name_of_one_of_pytorch_is_not_taken_for_it():
+    graph = captured(OWN.gelu, ("batch", 8))
+    assert "meshwright_tests.gelu.default" in [op.kind for op in graph.ops]

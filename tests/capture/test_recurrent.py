@@ -138,3 +138,21 @@ def test_packed_sequences_are_refused_in_one_line() -> None:
     with pytest.raises(GraphError, match="packed sequences") as refusal:
         captured(Packed())
     assert "\n" not in str(refusal.value)
+
+
+class KeywordCell(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.GRUCell(WIDTH, HIDDEN)
+
+    def forward(self, x: T, target: T) -> T:
+        weights = self.cell.weight_ih, self.cell.weight_hh
+        biases = {"b_ih": self.cell.bias_ih, "b_hh": self.cell.bias_hh}
+        state = torch.gru_cell(x[:, 0], torch.zeros(x.shape[0], HIDDEN), *weights, **biases)
+        return (state.sum(-1) * target[:, 0, 0]).sum()
+
+
+def test_a_cell_that_is_called_by_keywords_keeps_its_biases() -> None:
+    graph = captured(KeywordCell())
+    (cell,) = [op for op in graph.ops if op.kind == "gru"]
+    assert cell.attrs["bias"]

@@ -19,6 +19,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 
 from meshwright.capture.autocast_ops import POLICIES, Policy
+from meshwright.capture.substitution import substituted
 from meshwright.schema.errors import GraphError
 
 T = torch.Tensor
@@ -113,8 +114,10 @@ def autocast_regions(dtype: torch.dtype | None = None) -> Iterator[AutocastRegio
         return False
 
     with requested_autocast(), ExitStack() as stack:
-        stack.enter_context(_replaced(torch.amp.autocast_mode.autocast, "__enter__", enter))
-        stack.enter_context(_replaced(torch.amp.autocast_mode.autocast, "__exit__", leave))
+        autocast = torch.amp.autocast_mode.autocast
+        stack.enter_context(
+            substituted((autocast, "__enter__", enter), (autocast, "__exit__", leave))
+        )
         stack.enter_context(_regions_of_transformers())
         stack.enter_context(_CastMode(state))
         try:
@@ -142,21 +145,10 @@ def requested_autocast() -> AbstractContextManager[None]:
         region.fast_dtype = dtype or torch.get_autocast_dtype(default)
         region._cache_enabled = cache_enabled is not False
 
-    return _replaced(torch.amp.autocast_mode.autocast, "__init__", init)
+    return substituted((torch.amp.autocast_mode.autocast, "__init__", init))
 
 
-@contextmanager
-def _replaced(owner: Any, name: str, value: Any) -> Iterator[None]:
-    original = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, original)
-
-
-@contextmanager
-def _regions_of_transformers() -> Iterator[None]:
+def _regions_of_transformers() -> AbstractContextManager[None]:
     """Regions of transformers, which it leaves out for tensors on the meta device."""
     home = sys.modules.get("transformers.utils.generic")
     original = None if home is None else getattr(home, "maybe_autocast", None)
@@ -165,11 +157,14 @@ def _regions_of_transformers() -> Iterator[None]:
         assert original is not None
         return original(_ACCELERATOR if device_type == "meta" else device_type, *args, **keywords)
 
-    with ExitStack() as stack:
-        for module in list(sys.modules.values()) if original is not None else ():
-            if getattr(module, "__dict__", {}).get("maybe_autocast") is original:
-                stack.enter_context(_replaced(module, "maybe_autocast", maybe_autocast))
-        yield
+    modules = [] if original is None else list(sys.modules.values())
+    return substituted(
+        *(
+            (module, "maybe_autocast", maybe_autocast)
+            for module in modules
+            if getattr(module, "__dict__", {}).get("maybe_autocast") is original
+        )
+    )
 
 
 class _CastMode(TorchFunctionMode):

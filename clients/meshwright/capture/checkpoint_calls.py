@@ -8,6 +8,8 @@ from typing import Any
 
 import torch.utils.checkpoint
 
+from meshwright.capture.substitution import substituted
+
 NOTE = (
     "torch.utils.checkpoint is not part of the graph. The planner chooses the recomputation; use "
     "`--recompute`"
@@ -29,11 +31,9 @@ def checkpoint_notes() -> Iterator[list[str]]:
         return call
 
     module: Any = torch.utils.checkpoint
-    generator, reentrant = getattr(module, _CALLED), module.CheckpointFunction.apply
-    setattr(module, _CALLED, noting(generator))
-    module.CheckpointFunction.apply = noting(reentrant)
-    try:
+    function = module.CheckpointFunction
+    with substituted(
+        (module, _CALLED, noting(getattr(module, _CALLED))),
+        (function, "apply", noting(function.apply)),
+    ):
         yield notes
-    finally:
-        setattr(module, _CALLED, generator)
-        del module.CheckpointFunction.apply  # the inherited method again

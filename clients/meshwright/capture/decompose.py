@@ -9,13 +9,16 @@ from typing import Any
 
 import torch
 
-from meshwright.capture.aten import CONVERTERS, AtenCall, Converter
+from meshwright.capture.aten import CONVERTERS, AtenCall, Converter, converter_of
 from meshwright.capture.aten.call import arguments_by_name, result_values
 from meshwright.capture.aten.decomposition import decompositions
-from meshwright.capture.interpreter.torch_operator import arguments_of, operator_of
+from meshwright.capture.interpreter.torch_operator import arguments_of, operator_of, shares_memory
 from meshwright.capture.passes import PASSES, Pass
 from meshwright.capture.program import Node, Program, Value
+from meshwright.capture.symbolic_sizes import Witness
+from meshwright.schema.errors import GraphError
 from meshwright.schema.op_attrs import read_attrs
+from meshwright.schema.sizes import evaluate
 
 # chosen: loss functions call element-wise functions that are composed of simpler ones
 DEPTH = 4
@@ -39,7 +42,7 @@ def decompose_unknown(program: Program, *, whole: Collection[str] = ()) -> None:
     nodes: list[Node] = []
     for node in program.nodes:
         parts = None if node.kind in whole else _decomposed(node, DEPTH)
-        if parts is None:
+        if parts is None or not _holds_at_all_sizes(parts, node, program.witness):
             nodes.append(node)
             continue
         nodes += parts.nodes
@@ -124,8 +127,8 @@ class _Parts:
         )
         kind = str(target).replace(f".{target.overloadpacket.__name__}.", f".{name}.", 1)
         call = AtenCall(kind, named, result_values(node.meta.get("val")), self._module)
-        converters = _PRIMS if target.namespace == "prims" else CONVERTERS
-        converters.get(name, AtenCall.unknown)(call)
+        primitive = _PRIMS.get(name) if target.namespace == "prims" else None
+        (primitive or converter_of(target.namespace, name))(call)
         for part in call.nodes:
             self._add(part)
         replaced = [self._replaced.get(value, value) for value in call.values]
@@ -180,12 +183,51 @@ def _decomposed(node: Node, depth: int) -> _Parts | None:
     return None
 
 
+def _holds_at_all_sizes(parts: _Parts, node: Node, witness: Witness) -> bool:
+    """Whether the decomposition has the same fractions at other values of the symbols.
+
+    A fraction of a size, such as the step 1 / (n - 1) of `linspace`, has no symbolic form.
+    """
+    fractions = _fractions(parts.nodes)
+    if not fractions:
+        return True
+    try:
+        twin = _decomposed(_resized(node, witness), DEPTH)
+    except GraphError:  # a size without a value at these symbols
+        return False
+    return twin is not None and _fractions(twin.nodes) == fractions
+
+
+def _fractions(nodes: Sequence[Node]) -> list[float]:
+    values = [value for node in nodes for value in node.attrs.values()]
+    return [value for value in values if isinstance(value, float)]
+
+
+def _resized(node: Node, witness: Witness) -> Node:
+    """The node at twice the traced values of the symbols."""
+    symbols = {name: 2 * prime for name, prime in witness.primes.items()}
+
+    def resized(item: Any) -> Any:
+        if isinstance(item, (list, tuple)):
+            return [resized(part) for part in item]
+        if isinstance(item, int) and not isinstance(item, bool):
+            size = evaluate(witness.size(abs(item)), symbols)
+            return size if item >= 0 else -size
+        return item
+
+    def values(before: Sequence[Value]) -> list[Value]:
+        return [Value(v.name, tuple(resized(v.shape)), v.dtype, v.role) for v in before]
+
+    attrs = {key: resized(value) for key, value in node.attrs.items()}
+    return Node(node.kind, values(node.inputs), values(node.outputs), attrs, node.module)
+
+
 def _shares_memory(node: torch.fx.Node) -> bool:
     """Whether a node is an argument, or a result that may share memory with one of its inputs."""
     target = node.target
     if not isinstance(target, torch._ops.OpOverload):
         return True
-    return any(result.alias_info is not None for result in target._schema.returns)
+    return shares_memory(target)
 
 
 def _forms(values: Sequence[Any]) -> list[tuple[Any, ...]]:

@@ -12,10 +12,18 @@ import torch
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.overrides import TorchFunctionMode
 
-from meshwright.capture.aten import CONVERTERS, AtenCall, dtype_name
+from meshwright.capture.aten import AtenCall, converter_of, dtype_name
 from meshwright.capture.aten.call import arguments_by_name, result_values
 from meshwright.capture.autocast import autocast_regions
 from meshwright.capture.checkpoint_calls import checkpoint_notes
+from meshwright.capture.functionalization import (
+    NO_GRAD_REGION,
+    NeedsFunctionalization,
+    functionalized,
+    is_in_place,
+    is_no_grad_region,
+)
+from meshwright.capture.interpreter.torch_operator import operator_of, shares_memory
 from meshwright.capture.program import Node, Program, Value
 from meshwright.capture.recurrent_calls import is_recurrent, recurrent_call, refuse_packed
 from meshwright.capture.symbolic_sizes import Witness
@@ -29,8 +37,7 @@ _ROLES: Mapping[InputKind, Role] = {
     InputKind.CONSTANT_TENSOR: "constant",
     InputKind.USER_INPUT: "input",
 }
-_GRAD_MODE = "wrap_with_set_grad_enabled"
-_WRAPPERS = frozenset({_GRAD_MODE, "wrap_with_autocast", "tag_activation_checkpoint"})
+_WRAPPERS = frozenset({NO_GRAD_REGION, "wrap_with_autocast", "tag_activation_checkpoint"})
 _NO_OPS = frozenset({"_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_size"})
 _COMMUNICATION_NAMESPACES = frozenset(
     {"_c10d_functional", "_c10d_functional_autograd", "c10d", "_dtensor"}
@@ -39,7 +46,12 @@ NO_LOSS = (
     "the forward pass returns no scalar first, so the graph has no loss. Return the loss to plan a "
     "training step"
 )
-_VIEW_KINDS = frozenset({"reshape", "transpose", "expand", "slice", "split"})
+NO_GRADIENT_WRITE = (
+    "{module} writes to a tensor with a gradient under torch.no_grad() or through detach(), and a "
+    "graph has no op for that gradient. Write to a copy, or compute a new tensor with the gradient"
+)
+_FLOATS = ("float", "bfloat", "complex")
+_VIEW_KINDS = frozenset({"reshape", "transpose", "expand", "slice", "split", "stop_gradient"})
 
 
 class _CallsAsOps(TorchFunctionMode):
@@ -62,7 +74,7 @@ class _CallsAsOps(TorchFunctionMode):
             args = (args[0], _without_lists(args[1]))
         refuse_packed(func)
         if is_recurrent(func):
-            return recurrent_call(func, args)
+            return recurrent_call(func, args, keywords)
         return func(*args, **keywords)
 
 
@@ -80,10 +92,6 @@ def _without_lists(index: Any) -> Any:
         return index
     run = slice(first, None if last == -1 else last + 1)
     return tuple(run if isinstance(part, list) else part for part in parts)
-
-
-class _InPlaceWriteToView(Exception):
-    """A tensor with a live view is written in place, which needs torch's functionalization."""
 
 
 def export_program(
@@ -133,11 +141,8 @@ def read_export(
     """The program of an exported module, with these notes."""
     try:
         return _ExportReader(module, exported, witness, notes=notes).read()
-    except _InPlaceWriteToView:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            functional = exported.run_decompositions({})
-        return _ExportReader(module, functional, witness, notes=notes).read()
+    except NeedsFunctionalization:
+        return _ExportReader(module, functionalized(exported), witness, notes=notes).read()
 
 
 @dataclass
@@ -240,15 +245,17 @@ class _ExportReader:
                 f"({node.target.namespace}.{packet}). Capture the model of one device; the planner "
                 "adds the communication"
             )
+        if node.target._schema.is_mutable and not is_in_place(node.target):
+            raise NeedsFunctionalization(f"{node.target} writes to its arguments")
         results = result_values(node.meta.get("val"))
         if packet in _NO_OPS or not results:
             return None
         named = arguments_by_name(node.target, arguments, _substitute(node.kwargs, values))
-        base = packet.removesuffix("_") if not packet.endswith("__") else packet
-        in_place = base != packet and base != ""
-        target = str(node.target).replace(f"{packet}.", f"{base}.", 1) if in_place else node.target
+        in_place = node.target._schema.is_mutable
+        base = packet.removesuffix("_") if in_place else packet
+        target = str(node.target).replace(f"{packet}.", f"{base}.", 1)
         call = AtenCall(str(target), named, results, _module_of(node, path))
-        CONVERTERS.get(base, AtenCall.unknown)(call)
+        converter_of(node.target.namespace, base)(call)
         self.nodes += call.nodes
         self.makers.update((value, maker) for maker in call.nodes for value in maker.outputs)
         if in_place:
@@ -264,8 +271,10 @@ class _ExportReader:
         places = [n for n in inner.graph.nodes if n.op == "placeholder"]
         bound = dict(zip(places, arguments[position + 1 :], strict=True))
         module = _module_of(node, path)
+        if is_no_grad_region(node):
+            self._refuse_writes(inner, bound, module)
         results = self._walk(inner, bound, module)
-        if getattr(node.target, "__name__", "") == _GRAD_MODE and arguments[0] is False:
+        if is_no_grad_region(node):
             return [self._without_gradient(result, module) for result in results]
         return results
 
@@ -279,6 +288,45 @@ class _ExportReader:
         self.makers[result] = maker
         return result
 
+    def _refuse_writes(
+        self, region: torch.fx.GraphModule, bound: Mapping[torch.fx.Node, Any], module: str
+    ) -> None:
+        """Raise GraphError where a region under `torch.no_grad()` changes a tensor with a gradient.
+
+        Later readers of the tensor would pass no gradient to it, unlike in PyTorch.
+        """
+        (output,) = (node for node in region.graph.nodes if node.op == "output")
+        for node in output.all_input_nodes:
+            written: Any = node
+            while isinstance(written.target, torch._ops.OpOverload) and is_in_place(written.target):
+                written = written.args[0]
+            if written is not node and self._has_gradient(bound.get(written)):
+                raise GraphError(NO_GRADIENT_WRITE.format(module=module or "the module"))
+
+    def _refuse_write_to_detached(
+        self, write: torch.fx.Node, detached: torch.fx.Node, maker: Node
+    ) -> None:
+        """Raise GraphError where a write to a detached tensor changes one with a gradient."""
+        source = detached.args[0] if detached.args else None
+        is_read = isinstance(source, torch.fx.Node) and any(write < user for user in source.users)
+        if is_read and self._has_gradient(maker.inputs[0]):
+            raise GraphError(NO_GRADIENT_WRITE.format(module=maker.module or "the module"))
+
+    def _has_gradient(self, value: Any) -> bool:
+        """Whether a value depends on a trainable parameter."""
+        waiting: list[Any] = [value]
+        seen: set[Value] = set()
+        while waiting:
+            one = waiting.pop()
+            if not isinstance(one, Value) or one in seen or not one.dtype.startswith(_FLOATS):
+                continue
+            seen.add(one)
+            if one.role == "parameter" and one.trainable:
+                return True
+            maker = self.makers.get(one)
+            waiting += maker.inputs if maker is not None and maker.kind != "stop_gradient" else []
+        return False
+
     def _replace_written(
         self, node: torch.fx.Node, result: Value, values: dict[torch.fx.Node, Any]
     ) -> None:
@@ -287,13 +335,21 @@ class _ExportReader:
         before = values.get(target) if isinstance(target, torch.fx.Node) else None
         if before is None or before is result:
             return
-        has_view = any(n.kind in _VIEW_KINDS and before in n.inputs for n in self.nodes)
+        has_view = any(before in n.inputs and _is_view(n) for n in self.nodes)
         maker = self.makers.get(before)
-        if has_view or (maker is not None and maker.kind in _VIEW_KINDS):
-            raise _InPlaceWriteToView
+        if maker is not None and maker.kind == "stop_gradient":
+            self._refuse_write_to_detached(node, target, maker)
+        if has_view or (maker is not None and _is_view(maker)):
+            raise NeedsFunctionalization(f"{node.target} writes to a tensor with a view")
         for key, value in values.items():
             if value is before:
                 values[key] = result
+
+
+def _is_view(node: Node) -> bool:
+    """Whether the outputs of a node may share memory with an input."""
+    operator = operator_of(node.kind) if "." in node.kind else None
+    return node.kind in _VIEW_KINDS or (operator is not None and shares_memory(operator))
 
 
 def _is_for_checks_only(node: torch.fx.Node) -> bool:

@@ -16,9 +16,8 @@ from typing import Any
 
 import torch
 
-from meshwright.capture.hf_packed import Grid, packed_images
-
 Sizes = Mapping[str, int]
+Grid = tuple[int, int, int]  # frames, rows and columns of patches
 
 _DEFAULT_SIDE = 224  # published: the side of ImageNet crops, for a configuration without one
 _PACKED_SIDE = 448  # chosen: 32 patches of 14 pixels, four windows of Qwen2.5-VL
@@ -67,6 +66,9 @@ class Media:
         """A context in which every image has this grid."""
         if self.grid is None:
             return nullcontext()
+        # models that pack images need a version of transformers with `vision_utils`
+        from meshwright.capture.hf_packed import packed_images
+
         return packed_images(self._model, self.vision_config, self.grid)
 
     def pixels(self, sizes: Sizes) -> torch.Tensor:

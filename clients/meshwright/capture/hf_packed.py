@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,10 +21,11 @@ from torch.overrides import TorchFunctionMode
 from transformers import AttentionInterface, vision_utils
 from transformers.utils import generic
 
+from meshwright.capture.hf_media import Grid
+from meshwright.capture.substitution import Substitute, substituted
 from meshwright.schema.errors import GraphError
 
 T = torch.Tensor
-Grid = tuple[int, int, int]
 
 _ATTENTION = "flash_segments"  # transformers passes segments to implementations named flash
 
@@ -43,20 +44,18 @@ def packed_images(model: Any, vision_config: Any, grid: Grid) -> Iterator[None]:
     }
     AttentionInterface.register(_ATTENTION, _attention)
     parts = [model, *model.modules()]
-    with ExitStack() as stack:
-        for module in [m for n, m in sys.modules.items() if n.startswith("transformers.models.")]:
-            for name, value in list(vars(module).items()):
-                if callable(value) and (by := _replacement(replaced, value)) is not None:
-                    stack.enter_context(_attribute(module, name, by))
-        for owner in {type(part) for part in parts if "get_image_features" in vars(type(part))}:
-            original = vars(owner)["get_image_features"]
-            if "image_grid_thw" in inspect.signature(original).parameters:
-                by = _with_grid(original, grid)
-                stack.enter_context(_attribute(owner, "get_image_features", by))
-        for owner in {type(part) for part in parts if hasattr(type(part), "_deepstack_process")}:
-            stack.enter_context(_attribute(owner, "_deepstack_process", _add_rows))
-        stack.enter_context(_attribute(vision_config, "_attn_implementation", _ATTENTION))
-        stack.enter_context(orders)
+    substitutes: list[Substitute] = [(vision_config, "_attn_implementation", _ATTENTION)]
+    for module in [m for n, m in sys.modules.items() if n.startswith("transformers.models.")]:
+        for name, value in vars(module).items():
+            if callable(value) and (by := _replacement(replaced, value)) is not None:
+                substitutes.append((module, name, by))
+    for owner in {type(part) for part in parts if "get_image_features" in vars(type(part))}:
+        original = vars(owner)["get_image_features"]
+        if "image_grid_thw" in inspect.signature(original).parameters:
+            substitutes.append((owner, "get_image_features", _with_grid(original, grid)))
+    for owner in {type(part) for part in parts if hasattr(type(part), "_deepstack_process")}:
+        substitutes.append((owner, "_deepstack_process", _add_rows))
+    with substituted(*substitutes), orders:
         yield
 
 
@@ -67,16 +66,6 @@ def _replacement(
         return replaced.get(value)
     except TypeError:  # a callable without a hash
         return None
-
-
-@contextmanager
-def _attribute(owner: Any, name: str, value: Any) -> Iterator[None]:
-    before = getattr(owner, name)
-    setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        setattr(owner, name, before)
 
 
 def _with_grid(original: Callable[..., Any], grid: Grid) -> Callable[..., Any]:
@@ -244,7 +233,7 @@ class _LocalOrders(TorchFunctionMode):
         self, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         del types
-        if func is torch.argsort and id(args[0]) in self.by_index:
+        if func in (torch.argsort, T.argsort) and args and id(args[0]) in self.by_index:
             count, order, inverse = self.by_index[id(args[0])]
             return self._index(count, inverse, order)
         if func is T.__getitem__:

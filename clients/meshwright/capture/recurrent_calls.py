@@ -81,13 +81,16 @@ def is_recurrent(function: Any) -> bool:
     return any(function is known for known in (*_OPS, *_CELLS))
 
 
-def recurrent_call(function: Any, arguments: Sequence[Any]) -> T | tuple[T, ...]:
+def recurrent_call(
+    function: Any, arguments: Sequence[Any], keywords: Mapping[str, Any]
+) -> T | tuple[T, ...]:
     """The result of a call of PyTorch's function, as one op."""
-    data, states, *settings = arguments
+    named = {**dict(zip(("input", "hx"), arguments, strict=False)), **keywords}
+    data, states, settings = named.pop("input"), named.pop("hx"), arguments[2:]
     hx = list(states) if isinstance(states, (list, tuple)) else [states]
     if function in _OPS:
-        return tuple(_OPS[function](data, hx, *settings))
-    result = _CELLS[function](data, hx, *settings)
+        return tuple(_OPS[function](data, hx, *settings, **named))
+    result = _CELLS[function](data, hx, *settings, **named)
     return tuple(result) if len(result) > 1 else result[0]
 
 

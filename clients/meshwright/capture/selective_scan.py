@@ -7,8 +7,8 @@ number depends on the length. A trace of either would hold for one length only.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ import torch.nn.functional as F
 
 from meshwright.capture.interpreter.recurrence import selective_scan
 from meshwright.capture.linear_attention import FUNCTIONS, METHODS, no_state
+from meshwright.capture.substitution import substituted
 
 T = torch.Tensor
 _OP = torch.library.custom_op("meshwright::selective_scan", selective_scan, mutates_args=())
@@ -27,28 +28,20 @@ def _scan(x: T, dt: T, a: T, b: T, c: T) -> T:
     return result
 
 
-@contextmanager
-def scans_as_ops(head: type) -> Iterator[None]:
-    """Replace scans and linear attention in the module of this class by ops of `meshwright`."""
-    module = vars(sys.modules[head.__module__])
+def scans_as_ops(head: type) -> AbstractContextManager[None]:
+    """A context in which scans and linear attention of the head's module are one op each."""
+    module = sys.modules[head.__module__]
     functions = {**_SCANS, **FUNCTIONS}
-    originals = {name: module[name] for name in functions if name in module}
-    methods = [
-        (kind, name, kind.__dict__[name])
-        for kind in module.values()
-        if isinstance(kind, type)
-        for name in METHODS
-        if name in kind.__dict__
-    ]
-    module.update({name: functions[name] for name in originals})
-    for kind, name, _ in methods:
-        setattr(kind, name, METHODS[name])
-    try:
-        yield
-    finally:
-        module.update(originals)
-        for kind, name, original in methods:
-            setattr(kind, name, original)
+    return substituted(
+        *((module, name, functions[name]) for name in functions if name in vars(module)),
+        *(
+            (kind, name, METHODS[name])
+            for kind in vars(module).values()
+            if isinstance(kind, type)
+            for name in METHODS
+            if name in vars(kind)
+        ),
+    )
 
 
 def _steps(dt: T, bias: T | None, *, is_softplus: bool, limits: Sequence[float] | None) -> T:

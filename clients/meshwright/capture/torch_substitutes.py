@@ -8,8 +8,9 @@ _detect_is_causal_mask     reads the values of a mask; the mask itself says the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import math
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -17,13 +18,14 @@ import torch.nn.attention.flex_attention as flex
 import torch.nn.modules.transformer as transformer
 from torch._dynamo import config as dynamo_config
 
+from meshwright.capture.substitution import Substitute, substituted
+
 T = torch.Tensor
 
 
-@contextmanager
-def torch_substitutes() -> Iterator[None]:
-    """The substitutes, in place while a module is traced."""
-    changes: list[tuple[Any, str, Any]] = [
+def torch_substitutes() -> AbstractContextManager[None]:
+    """A context with the substitutes, for tracing a module."""
+    changes: list[Substitute] = [
         (flex, "flex_attention_hop", _written_attention),
         (flex, "create_mask", _whole_mask),
         # the blocks are those of the mask, which the function of positions gives
@@ -35,15 +37,7 @@ def torch_substitutes() -> Iterator[None]:
         (dynamo_config, "error_on_nested_fx_trace", False),
     ]
     # names of torch's own, which other versions may lack
-    changes = [change for change in changes if hasattr(change[0], change[1])]
-    before = [getattr(owner, name) for owner, name, _ in changes]
-    for owner, name, value in changes:
-        setattr(owner, name, value)
-    try:
-        yield
-    finally:
-        for (owner, name, _), value in zip(changes, before, strict=True):
-            setattr(owner, name, value)
+    return substituted(*(change for change in changes if hasattr(change[0], change[1])))
 
 
 def _written_attention(
@@ -55,7 +49,7 @@ def _written_attention(
     scale: float,
     *_: Any,
 ) -> tuple[T, T, T]:
-    """The output of flex_attention, the logarithm of each row's sum, and its maximum."""
+    """The output of flex_attention, the logarithm of each row's sum, and its maximum, to base 2."""
     batch, heads, rows, _width = query.shape
     repeats = heads // key.shape[1]
     key, value = (x.repeat_interleave(repeats, 1) if repeats > 1 else x for x in (key, value))
@@ -65,7 +59,8 @@ def _written_attention(
     is_visible = block_mask[-1](*places)
     scores = torch.where(is_visible, scores, -float("inf"))
     out = scores.softmax(-1).to(value.dtype) @ value
-    return out, scores.logsumexp(-1), scores.amax(-1)
+    # flex_attention multiplies both by log(2), because its kernels compute powers of 2
+    return out, scores.logsumexp(-1) / math.log(2), scores.amax(-1) / math.log(2)
 
 
 def _whole_mask(

@@ -10,14 +10,15 @@ import copy
 import sys
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.overrides import TorchFunctionMode
 
+from meshwright.capture.substitution import substituted
 from meshwright.capture.trace_errors import is_of_program, shown_line
 
 # chosen: the small sizes, or a SHARE of the traced ones. Layers call as often at all sizes, and a
@@ -75,16 +76,12 @@ class _CallCounts(TorchFunctionMode):
         return func(*args, **(kwargs or {}))
 
 
-@contextmanager
-def _exporting() -> Iterator[None]:
+def _exporting() -> AbstractContextManager[None]:
     """Let the program take the branches that it takes under torch.export."""
     compiler: Any = torch.compiler
-    before = compiler._is_compiling_flag, compiler._is_exporting_flag
-    compiler._is_compiling_flag = compiler._is_exporting_flag = True
-    try:
-        yield
-    finally:
-        compiler._is_compiling_flag, compiler._is_exporting_flag = before
+    return substituted(
+        (compiler, "_is_compiling_flag", True), (compiler, "_is_exporting_flag", True)
+    )
 
 
 def _program_line() -> Line | None:

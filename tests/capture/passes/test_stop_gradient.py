@@ -58,3 +58,19 @@ def test_a_region_without_gradients_stops_them(check_capture):
 
 def test_values_without_a_parameter_need_no_stop(check_capture):
     assert stops(check_capture(Positions(), torch.randn(3, 6))) == 0
+
+
+class Rotation(torch.nn.Module):
+    """A product with detached values that were complex numbers."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = torch.nn.Linear(6, 6)
+
+    def forward(self, x):
+        pairs = self.linear(x).reshape(-1, 3, 2)
+        return (pairs * torch.view_as_real(torch.view_as_complex(pairs)).detach()).mean()
+
+
+def test_complex_numbers_pass_the_gradient_to_a_stop(check_capture):
+    assert stops(check_capture(Rotation(), torch.randn(3, 6))) == 1

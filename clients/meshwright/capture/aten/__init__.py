@@ -11,6 +11,9 @@ from meshwright.capture.aten import (
 )
 from meshwright.capture.aten.call import AtenCall, Converter, dtype_name
 
+# operators of other libraries may have the same names
+_NAMESPACES = frozenset({"aten", "meshwright"})
+
 CONVERTERS: dict[str, Converter] = {
     **elementwise.CONVERTERS,
     **reduction.CONVERTERS,
@@ -21,4 +24,11 @@ CONVERTERS: dict[str, Converter] = {
     **einsum.CONVERTERS,
 }
 
-__all__ = ["CONVERTERS", "AtenCall", "Converter", "dtype_name"]
+
+def converter_of(namespace: str, name: str) -> Converter:
+    """The converter of an operator; `AtenCall.unknown` where it has none."""
+    known = CONVERTERS.get(name) if namespace in _NAMESPACES else None
+    return known or AtenCall.unknown
+
+
+__all__ = ["CONVERTERS", "AtenCall", "Converter", "converter_of", "dtype_name"]

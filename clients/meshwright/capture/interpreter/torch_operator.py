@@ -24,6 +24,11 @@ def is_random(kind: str) -> bool:
     return operator is not None and torch.Tag.nondeterministic_seeded in operator.tags
 
 
+def shares_memory(operator: torch._ops.OpOverload) -> bool:
+    """Whether a result of an operator may share memory with an argument."""
+    return any(result.alias_info is not None for result in operator._schema.returns)
+
+
 def arguments_of(
     operator: torch._ops.OpOverload, attrs: Mapping[str, Any], tensors: Sequence[Any]
 ) -> tuple[list[Any], dict[str, Any]]:

@@ -16,7 +16,7 @@ def batch_rules(inputs: Sequence[Tensor], outputs: Sequence[Tensor]) -> Iterator
     A dim `batch*seq` is sharded as a whole where all tensors have it, else by its samples.
     """
     batches = [_batch_dim(tensor) for tensor in (*inputs, *outputs)]
-    if None in batches[len(inputs) :] or set(batches[: len(inputs)]) == {None}:
+    if None in batches[len(inputs) :] or set(batches[: len(inputs)]) <= {None}:
         return
     sizes = {
         tensor.shape[dim]

@@ -23,6 +23,7 @@ from meshwright.capture.passes.rotary import recognize_rotary
 from meshwright.capture.passes.rotary_pairs import recognize_rotary_pairs
 from meshwright.capture.passes.segment_sum import recognize_segment_sums
 from meshwright.capture.passes.separate_heads import separate_heads
+from meshwright.capture.passes.size_numbers import restore_size_numbers
 from meshwright.capture.passes.stop_gradient import drop_needless_stops
 from meshwright.capture.passes.view import merge_views
 from meshwright.capture.passes.zero_states import drop_zero_states
@@ -32,6 +33,7 @@ Pass = Callable[[Program], None]
 
 PASSES: tuple[Pass, ...] = (
     drop_dead_code,
+    restore_size_numbers,
     drop_needless_stops,
     lower_complex_numbers,
     drop_identities,
@@ -100,5 +102,6 @@ __all__ = [
     "recognize_rotary",
     "recognize_rotary_pairs",
     "recognize_segment_sums",
+    "restore_size_numbers",
     "separate_heads",
 ]

@@ -51,7 +51,7 @@ def _mask_of_rows(upstream: Upstream, x: Value, mask: Value) -> Value | None:
 def _rows_of_a_sample(x: Value, source: Value) -> int | None:
     elements = x.shape[0] * math.prod(x.shape[2:])
     count, rest = divmod(math.prod(source.shape), elements)
-    return count if count and not rest else None
+    return count if 0 < count < x.shape[1] and not rest else None
 
 
 def _reshaped(

@@ -17,6 +17,7 @@ class Upstream:
 
     def __init__(self, program: Program) -> None:
         self._producers = program.producers()
+        self._witness = program.witness
 
     def producer(self, value: Value, kind: str) -> Node | None:
         """The producer of the value, if it has this kind."""
@@ -29,10 +30,15 @@ class Upstream:
         return value if node is None else node.inputs[0]
 
     def scalar(self, value: Value, kind: str, attr: str = "other") -> tuple[Value, float] | None:
-        """The tensor operand and the number of a node `tensor (kind) number`, or None."""
+        """The tensor operand and the number of a node `tensor (kind) number`, or None.
+
+        A symbolic size is no number: a pattern would keep it as that of the trace.
+        """
         node = self.producer(value, kind)
         number = None if node is None else node.attrs.get(attr)
         if node is None or len(node.inputs) != 1 or not isinstance(number, (int, float)):
+            return None
+        if isinstance(number, int) and isinstance(self._witness.size(abs(number)), str):
             return None
         return node.inputs[0], float(number)
 

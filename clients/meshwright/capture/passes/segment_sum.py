@@ -9,8 +9,6 @@ A sum into zeros can be taken over parts of the rows, which a sum into another t
 
 from __future__ import annotations
 
-import math
-
 from meshwright.capture.passes.pattern import Upstream
 from meshwright.capture.program import Node, Program, Value
 
@@ -42,10 +40,13 @@ def _rows_of(upstream: Upstream, node: Node) -> tuple[Value, list[Node]] | None:
         return None
     if node.attrs.get("alpha", 1) != 1 or index.shape[0] != rows.shape[0]:
         return None
+    if start.shape[1:] != rows.shape[1:]:
+        return None
     if node.kind == "index_add" or index.rank == 1:
         return index, []
     narrow = upstream.through(index, "expand")
-    if index.shape != rows.shape or math.prod(narrow.shape) != rows.shape[0]:
+    # one number for each row, which the expand repeats along the row
+    if index.shape != rows.shape or narrow.shape != (rows.shape[0], *(1,) * (rows.rank - 1)):
         return None
     flat = Value("", (rows.shape[0],), index.dtype)
     return flat, [Node("reshape", [narrow], [flat], {}, node.module)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from meshwright.capture.program import Program, Value
 
-_FLOATS = ("float", "bfloat")
+_FLOATS = ("float", "bfloat", "complex")
 
 
 def drop_needless_stops(program: Program) -> None:

@@ -11,6 +11,8 @@ from typing import Any
 
 from torch.autograd.function import _SingleLevelFunction
 
+from meshwright.capture.substitution import substituted
+
 
 @contextmanager
 def autograd_functions() -> Iterator[dict[str, None]]:
@@ -25,8 +27,5 @@ def autograd_functions() -> Iterator[dict[str, None]]:
         return super(base, cls).apply(*args, **kwargs)
 
     # modules often hold a bound `apply`, which calls that of this base class
-    base.apply = classmethod(apply)
-    try:
+    with substituted((base, "apply", classmethod(apply))):
         yield names
-    finally:
-        del base.apply
