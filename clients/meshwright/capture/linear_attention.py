@@ -39,13 +39,16 @@ def _delta_rule(
     value: T,
     g: T,
     beta: T,
+    chunk_size: int = 64,  # noqa: ARG001  # the result does not depend on it
     initial_state: T | None = None,
     output_final_state: bool = False,
     use_qk_l2norm_in_kernel: bool = False,
-    **_: Any,
+    **other: Any,
 ) -> tuple[T, None]:
     """Gated delta rule (Gated DeltaNet), or with a decay for each key channel (Kimi Delta)."""
     no_state(initial_state is not None or output_final_state)
+    if given := [name for name, value in other.items() if value is not None]:
+        raise NotImplementedError(f"the gated delta rule has no argument {given[0]!r} here")
     wide = [x.float() for x in (query, key, value, g, beta)]
     if use_qk_l2norm_in_kernel:
         wide[:2] = [x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6) for x in wide[:2]]
