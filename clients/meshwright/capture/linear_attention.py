@@ -43,12 +43,13 @@ def _delta_rule(
     initial_state: T | None = None,
     output_final_state: bool = False,
     use_qk_l2norm_in_kernel: bool = False,
-    **other: Any,
+    cu_seqlens: T | None = None,
+    **_: Any,
 ) -> tuple[T, None]:
     """Gated delta rule (Gated DeltaNet), or with a decay for each key channel (Kimi Delta)."""
     no_state(initial_state is not None or output_final_state)
-    if given := [name for name, value in other.items() if value is not None]:
-        raise NotImplementedError(f"the gated delta rule has no argument {given[0]!r} here")
+    if cu_seqlens is not None:
+        raise NotImplementedError("the gated delta rule of packed sequences (cu_seqlens) is no op")
     wide = [x.float() for x in (query, key, value, g, beta)]
     if use_qk_l2norm_in_kernel:
         wide[:2] = [x * torch.rsqrt((x * x).sum(-1, keepdim=True) + 1e-6) for x in wide[:2]]
