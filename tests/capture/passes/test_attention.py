@@ -201,3 +201,19 @@ def test_flash_and_written_attention_give_one_graph(kinds):
         return ((q @ k.mT) * 0.4).softmax(-1) @ v
 
     assert kinds(flash, *inputs()) == kinds(written, *inputs())
+
+
+class Pooled(torch.nn.Module):
+    """One learned query for each sample, as in the pooling head of SigLIP."""
+
+    def __init__(self):
+        super().__init__()
+        self.probe = torch.nn.Parameter(torch.randn(1, 1, 16))
+        self.attention = torch.nn.MultiheadAttention(16, 4, batch_first=True)
+
+    def forward(self, x):
+        return self.attention(self.probe.repeat(x.shape[0], 1, 1), x, x)[0].mean()
+
+
+def test_one_query_for_each_sample_is_not_taken_for_one_for_each_head(check_capture):
+    check_capture(Pooled(), torch.randn(3, 6, 16))

@@ -129,6 +129,8 @@ def _heads(
     """The rows of the scores as batch, heads and positions; None where they have no such form."""
     query, key, value = operands
     rows = query.shape[:-1]
+    if rows[-1] == 1:
+        return None  # one query: the factors, which have no 1, would lack the positions
     factors: Factors | None = tuple(size for size in rows if size != 1)
     views = [*chain.rows]
     if len(rows) == 2 and all(len(view) == 2 for view in views):
