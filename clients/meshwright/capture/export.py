@@ -332,7 +332,9 @@ class _ExportReader:
     ) -> None:
         """Replace the written tensor by the result for later readers."""
         target = node.args[0]
-        before = values.get(target) if isinstance(target, torch.fx.Node) else None
+        if not isinstance(target, torch.fx.Node):
+            return
+        before = values.get(target)
         if before is None or before is result:
             return
         has_view = any(before in n.inputs and _is_view(n) for n in self.nodes)

@@ -35,7 +35,8 @@ def functionalized(exported: torch.export.ExportedProgram) -> torch.export.Expor
             _detach_regions(module.graph)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return exported.run_decompositions({})
+        functional: torch.export.ExportedProgram = exported.run_decompositions({})
+    return functional
 
 
 def is_no_grad_region(node: torch.fx.Node) -> bool:

@@ -7,6 +7,7 @@ do not express stays the number of the trace, and fits no other size.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import torch
 
@@ -50,8 +51,8 @@ def check_shapes(graph: Graph) -> None:
 def _made(
     graph: Graph,
     op: Op,
-    given: list[tuple[tuple[int, ...], str]],
-    stated: list[tuple[tuple[int, ...], str]],
+    given: Sequence[tuple[tuple[int, ...], str]],
+    stated: Sequence[tuple[tuple[int, ...], str]],
 ) -> Shapes | None:
     """The shapes that the kernel of an op makes; None where it does not run on the meta device."""
     try:
