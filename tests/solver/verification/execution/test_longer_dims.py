@@ -58,4 +58,4 @@ def test_a_cut_in_steps_that_does_not_scale_is_named():
     assert answer.plan is not None
     certificate = certificate_of(find_verifier(), answer.plan, request)
     assert certificate.outcome == "not verifiable"
-    assert "'part': a cut in steps of 2 does not scale" in certificate.detail
+    assert "op 'part' has the rule d0 u1! -> d0 w1! over 64×256, 64×128" in certificate.detail
