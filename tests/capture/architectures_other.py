@@ -53,7 +53,7 @@ OTHERS: tuple[OtherArchitecture, ...] = (
     *_vision(
         *("vit", "deit", "beit", "swin", "swinv2", "convnext", "convnextv2", "dinov2"),
         *("dinov2_with_registers", "segformer", "pvt", "pvt_v2", "focalnet", "levit", "regnet"),
-        *("resnet", "timesformer", "swiftformer", "data2vec-vision", "ijepa", "hiera"),
+        *("resnet", "timesformer", "swiftformer", "data2vec-vision", "ijepa"),
     ),
     *(
         OtherArchitecture("images and text", name, CAPTION, _TEXT_OF_32 if own else {})
