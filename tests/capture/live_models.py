@@ -21,6 +21,7 @@ from examples.models.latent_attention import LatentModel
 from examples.models.latent_attention import Sizes as LatentSizes
 from meshwright.capture import capture_hf, capture_module, interpret
 from meshwright.schema import Graph
+from tests.capture.as_written import attention_as_written
 from tests.capture.fused_kernels import as_on_devices, rms_norm
 
 T = torch.Tensor
@@ -138,15 +139,16 @@ def _plain(build: Callable[[], nn.Module], dtype: str, batch: int = BATCH) -> Ca
             name: torch.zeros(batch, SEQ, dtype=torch.long, device="meta")
             for name in ("ids", "labels")
         }
-    graph = capture_module(
-        module,
-        lambda given: {
-            name: torch.zeros(given["batch"], SEQ, dtype=torch.long, device="meta")
-            for name in inputs
-        },
-        symbols={"batch": batch},
-        name="plain",
-    )
+    with attention_as_written():
+        graph = capture_module(
+            module,
+            lambda given: {
+                name: torch.zeros(given["batch"], SEQ, dtype=torch.long, device="meta")
+                for name in inputs
+            },
+            symbols={"batch": batch},
+            name="plain",
+        )
     return Case(graph, module, inputs, lambda: module(**inputs))
 
 

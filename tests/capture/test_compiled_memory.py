@@ -21,6 +21,7 @@ from torch.nn import functional as F
 from examples.models.gpt_unfused import Gpt, Sizes
 from meshwright.capture import capture_module
 from meshwright.schema import Budget, Graph, Setup
+from tests.capture.as_written import attention_as_written
 from tests.solver.requests import planned, toy_request
 from tests.solver.small_graphs import topology
 
@@ -123,9 +124,10 @@ def predicted(graph: Graph, execution: str) -> int:
 def test_a_compiled_stack_keeps_what_the_compiler_keeps(name: str, less: bool) -> None:
     module = CASES[name]()
     inputs = {own: torch.randint(0, WORDS, (BATCH, SEQ)) for own in IDS}
-    graph = capture_module(
-        module, lambda _: {k: v.to("meta") for k, v in inputs.items()}, symbols={}, name="case"
-    )
+    with attention_as_written():
+        graph = capture_module(
+            module, lambda _: {k: v.to("meta") for k, v in inputs.items()}, symbols={}, name="case"
+        )
     kept = [own for own in kept_by_compiler(module, inputs) if counts(own)]
     found = sum(own.numel() * own.element_size() for own in kept)
     assert predicted(graph, "compiled") == found

@@ -76,6 +76,7 @@ def test_the_outputs_of_precision_and_sizes_are_those_of_the_recipe(tmp_path, mo
     )
     (tmp_path / "my_models.py").write_text(source)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "my_models", raising=False)
     for options in ({}, {"dtype": "bfloat16"}):
         graph = capture_factory("my_models:recipe", batch=32, **options)
         assert f"{len(graph.ops)} ops, {len(graph.tensors)} tensors" in DOCS

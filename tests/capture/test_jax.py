@@ -2,6 +2,7 @@
 
 import math
 import re
+import sys
 from pathlib import Path
 
 import jax
@@ -259,6 +260,7 @@ def test_the_example_of_the_docs_is_captured_from_the_shell(tmp_path, monkeypatc
     (tmp_path / "my_models.py").write_text(example)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "my_models", raising=False)
     arguments = ["capture", "jax", "my_models:recipe", "--batch", "96", "-o", "graph.json"]
     ran = CliRunner().invoke(cli, arguments)
     assert ran.exit_code == 0, ran.output

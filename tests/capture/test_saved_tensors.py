@@ -15,6 +15,7 @@ from meshwright.schema import Budget, Graph, Setup
 from meshwright_solver.planning.planner import plan
 from meshwright_solver.problem.problem import build_problem
 from meshwright_solver.problem.values import find_values
+from tests.capture.as_written import attention_as_written
 from tests.capture.saved_by_torch import kept_bytes, kept_of_op
 from tests.capture.test_models import real_model, text_inputs
 from tests.solver.requests import toy_request
@@ -182,9 +183,10 @@ def test_a_whole_model_keeps_what_its_plan_says():
     sizes = Sizes(4, 32, 2, 1, 1, BATCH, sequence=SEQ, vocabulary=97)
     module = Gpt(sizes, sizes.layers)
     inputs = {name: place(97, BATCH, SEQ) for name in ("ids", "labels")}
-    graph = capture_module(
-        module, lambda _: {k: v.to("meta") for k, v in inputs.items()}, symbols={}, name="gpt"
-    )
+    with attention_as_written():
+        graph = capture_module(
+            module, lambda _: {k: v.to("meta") for k, v in inputs.items()}, symbols={}, name="gpt"
+        )
     setup, budget = Setup(microbatches=1, execution="eager"), Budget(max_axes=1)
     answer = plan(toy_request(graph=graph, topology=topology(1), setup=setup, budget=budget))
     assert answer.plan is not None

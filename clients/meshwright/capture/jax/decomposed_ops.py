@@ -12,13 +12,13 @@ def recognize_means(program: Program) -> None:
     """Convert a sum divided by its number of elements to a mean."""
     upstream = Upstream(program)
     for node in program.nodes:
-        quotient = upstream.scalar(node.output, "div")
-        reduction = None if quotient is None else _match_reduction(upstream, quotient[0], "sum")
-        if quotient is None or reduction is None:
+        count = node.attrs.get("other") if node.kind == "div" and len(node.inputs) == 1 else None
+        reduction = None if count is None else _match_reduction(upstream, node.inputs[0], "sum")
+        if count is None or reduction is None:
             continue
         sum_node, keepdim = reduction
         x, dims = sum_node.inputs[0], list(sum_node.attrs["dims"])
-        if math.isclose(quotient[1], math.prod(x.shape[d] for d in dims), rel_tol=1e-6):
+        if math.isclose(count, math.prod(x.shape[d] for d in dims), rel_tol=1e-6):
             node.kind, node.inputs = "mean", [x]
             node.attrs = {"dims": dims, "keepdim": keepdim}
 

@@ -10,15 +10,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cache
-from unittest import mock
 
 import numpy as np
 import pytest
 import torch
 
 from examples.models.gpt_unfused import SIZES, Sizes, gpt
-from meshwright.capture import capture_module, decompose
-from meshwright.capture.passes import recognize_attention
+from meshwright.capture import capture_module
 from meshwright.schedules.kinds import schedule
 from meshwright.schema import Budget, Graph, Pin, Pipeline, Setup
 from meshwright.schema.recompute import Recompute
@@ -28,6 +26,7 @@ from meshwright_solver.evaluation.evaluate import cost_of_all
 from meshwright_solver.planning.planner import plan
 from meshwright_solver.problem.values import find_values
 from meshwright_solver.strategies.mesh_models import Models
+from tests.capture.as_written import attention_as_written
 from tests.solver.requests import problem_of, toy_request
 from tests.solver.small_graphs import topology
 
@@ -40,8 +39,7 @@ def captured(name: str, layers: int = LAYERS) -> Graph:
     """The model with attention as written: the formulas are those of its products and softmax."""
     with torch.device("meta"):
         recipe = gpt(name, layers)
-    passes = tuple(own for own in decompose.PASSES if own is not recognize_attention)
-    with mock.patch.object(decompose, "PASSES", passes):
+    with attention_as_written():
         return capture_module(
             recipe.module, recipe.inputs, symbols=recipe.symbols, name=recipe.name
         )
