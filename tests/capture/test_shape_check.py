@@ -38,3 +38,13 @@ def test_a_table_that_is_cut_from_its_start_is_captured():
 def test_a_table_that_is_cut_from_its_end_is_refused():
     with pytest.raises(GraphError, match=r"a size of 'slice' .* batch = 4, seq = 200 .*\[\d+, 8\]"):
         captured(Table(last=True), 200)
+
+
+class LowPrecision(torch.nn.Module):
+    def forward(self, x):
+        return x.to(torch.float8_e4m3fn).reshape(-1, 4).float().mean()
+
+
+def test_dtypes_with_another_name_in_torch_are_checked():
+    graph = captured(LowPrecision(), 200)
+    assert "float8_e4m3" in {tensor.dtype for tensor in graph.tensors}

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from meshwright.capture.aten import CONVERTERS, AtenCall, Converter, converter_of
-from meshwright.capture.aten.call import arguments_by_name, result_values
+from meshwright.capture.aten.call import arguments_by_name, result_values, torch_dtype
 from meshwright.capture.aten.decomposition import decompositions
 from meshwright.capture.interpreter.torch_operator import arguments_of, operator_of, shares_memory
 from meshwright.capture.passes import PASSES, Pass
@@ -169,7 +169,7 @@ def _decomposed(node: Node, depth: int) -> _Parts | None:
         return None
     attrs = read_attrs(node.attrs, {}, partial(getattr, torch))
     tensors = [
-        torch.empty(value.shape, dtype=getattr(torch, value.dtype), device="meta")
+        torch.empty(value.shape, dtype=torch_dtype(value.dtype), device="meta")
         for value in node.inputs
     ]
     for graph in decompositions(operator, partial(arguments_of, operator, attrs), tensors):

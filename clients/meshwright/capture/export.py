@@ -50,7 +50,6 @@ NO_GRADIENT_WRITE = (
     "{module} writes to a tensor with a gradient under torch.no_grad() or through detach(), and a "
     "graph has no op for that gradient. Write to a copy, or compute a new tensor with the gradient"
 )
-_FLOATS = ("float", "bfloat", "complex")
 _VIEW_KINDS = frozenset({"reshape", "transpose", "expand", "slice", "split", "stop_gradient"})
 
 
@@ -318,7 +317,7 @@ class _ExportReader:
         seen: set[Value] = set()
         while waiting:
             one = waiting.pop()
-            if not isinstance(one, Value) or one in seen or not one.dtype.startswith(_FLOATS):
+            if not isinstance(one, Value) or one in seen or not one.is_differentiable:
                 continue
             seen.add(one)
             if one.role == "parameter" and one.trainable:

@@ -92,13 +92,13 @@ def capture_hf(
         )
     if graph.loss is None:
         raise GraphError(f"{head.__name__} returned no loss for its labels")
-    for name in inputs.left_out:
-        note = f"the graph is that of a sample without sound: {name} is not captured"
-        graph = graph.model_copy(update={"notes": (*graph.notes, note)})
+    notes = [
+        f"the graph is that of a sample without sound: {name} is not captured"
+        for name in inputs.left_out
+    ]
     if unread:
-        note = f"transformers reads no config key {', '.join(map(repr, unread))}"
-        graph = graph.model_copy(update={"notes": (*graph.notes, note)})
-    return graph
+        notes.append(f"transformers reads no config key {', '.join(map(repr, unread))}")
+    return graph.model_copy(update={"notes": (*graph.notes, *notes)}) if notes else graph
 
 
 def _settings(config: Mapping[str, Any] | str | Path) -> tuple[dict[str, Any], str]:

@@ -32,6 +32,11 @@ class Value:
         return self.role == "parameter" or self.cast_of_parameter
 
     @property
+    def is_differentiable(self) -> bool:
+        """Whether the dtype has gradients: a floating or a complex one."""
+        return self.dtype.startswith(("float", "bfloat", "complex"))
+
+    @property
     def rank(self) -> int:
         return len(self.shape)
 

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 
 import torch
 
+from meshwright.capture.aten.call import torch_dtype
 from meshwright.capture.interpreter import arithmetic, layers, results_of, run_of, shape
 from meshwright.schema import Graph, Op
 from meshwright.schema.errors import GraphError
+from meshwright.schema.graph import DType
 
 _KERNELS = frozenset({**arithmetic.KERNELS, **shape.KERNELS, **layers.KERNELS})
 Shapes = list[tuple[int, ...]]
@@ -51,21 +53,18 @@ def check_shapes(graph: Graph) -> None:
 def _made(
     graph: Graph,
     op: Op,
-    given: Sequence[tuple[tuple[int, ...], str]],
-    stated: Sequence[tuple[tuple[int, ...], str]],
+    given: Sequence[tuple[tuple[int, ...], DType]],
+    stated: Sequence[tuple[tuple[int, ...], DType]],
 ) -> Shapes | None:
     """The shapes that the kernel of an op makes; None where it does not run on the meta device."""
     try:
         call = run_of(
             op,
-            [
-                torch.empty(size, dtype=getattr(torch, dtype), device="meta")
-                for size, dtype in given
-            ],
+            [torch.empty(size, dtype=torch_dtype(dtype), device="meta") for size, dtype in given],
             shapes=[size for size, _ in stated],
             dtypes=[dtype for _, dtype in stated],
             sizes=graph.symbols,
-            replaced={},
+            replaced={dtype: torch_dtype(dtype) for _, dtype in stated},
         )
         with torch.device("meta"):
             return [tuple(result.shape) for result in results_of(call)]

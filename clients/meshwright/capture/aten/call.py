@@ -28,6 +28,11 @@ def dtype_name(dtype: torch.dtype) -> DType:
     return cast(DType, _DTYPES[dtype])
 
 
+def torch_dtype(name: DType) -> torch.dtype:
+    """The torch dtype of a name of the schema."""
+    return next(dtype for dtype, known in _DTYPES.items() if known == name)
+
+
 @dataclass
 class AtenCall:
     """A call with its arguments by schema name, with defaults; tensors are values.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from meshwright.capture.program import Program, Value
 
-_FLOATS = ("float", "bfloat", "complex")
-
 
 def drop_needless_stops(program: Program) -> None:
     """Drop each stop_gradient through which no gradient would reach a trainable parameter."""
@@ -18,7 +16,7 @@ def drop_needless_stops(program: Program) -> None:
                 substitutes[node.output] = node.inputs[0]
                 continue
         elif any(value in trained for value in node.inputs):
-            trained.update(value for value in node.outputs if value.dtype.startswith(_FLOATS))
+            trained.update(value for value in node.outputs if value.is_differentiable)
         nodes.append(node)
     program.nodes = nodes
     program.replace(substitutes)

@@ -132,7 +132,7 @@ def _read_points_gradients(
 
 
 def _masked_rows(call: KernelCall) -> tuple[Array, Place]:
-    """Where rows are replaced, and the places of the rows that replace them."""
+    """Whether each row is replaced, and the index of the row that replaces it."""
     mask, rows = call.inputs[1].astype(np.bool_), call.inputs[2]
     order = np.cumsum(mask, axis=1) - 1
     replaced = mask & (order < rows.shape[1])
