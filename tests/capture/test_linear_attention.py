@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from meshwright.capture import capture_hf, interpret
-from meshwright.capture.hf import attention_of, build_config, head_of
 from meshwright.plugins.planner import certificate_of, find_planner, find_verifier, preset
 from meshwright.schema import Request
+from tests.capture.small_transformers import small_model
+from tests.capture.training import assert_trains_the_same
 
 TEXT: Mapping[str, Any] = {
     "vocab_size": 97, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, "hidden_size": 32,
@@ -51,14 +52,7 @@ def test_a_model_trains_the_same_as_its_graph_and_its_plan_is_verified(model_typ
     kind, count = KINDS[model_type]
     assert Counter(op.kind for op in graph.ops)[kind] == count
 
-    config = build_config(settings)
-    head = head_of(settings, config)
-    model = head._from_config(
-        config, dtype=torch.float32, attn_implementation=attention_of(head)
-    ).train()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(torch.randn_like(parameter) * 0.05)
+    model = small_model(settings)
     ids = torch.randint(3, 97, (ROWS, SEQ))
     values = {"input_ids": ids, "labels": ids}
     parameters = dict(model.named_parameters())
@@ -69,12 +63,7 @@ def test_a_model_trains_the_same_as_its_graph_and_its_plan_is_verified(model_typ
         symbols={"batch": ROWS, "seq": SEQ},
         capacity_factor=4.0,
     )[graph.loss]
-    torch.testing.assert_close(made, loss, rtol=1e-5, atol=1e-6)
-    options = {"allow_unused": True, "materialize_grads": True}
-    wanted = torch.autograd.grad(loss, list(parameters.values()), **options)
-    found = torch.autograd.grad(made, list(parameters.values()), **options)
-    for name, one, other in zip(parameters, wanted, found, strict=True):
-        torch.testing.assert_close(other, one, rtol=1e-4, atol=2e-5, msg=lambda m, n=name: n + m)
+    assert_trains_the_same(parameters, loss, made)
 
     request = Request(graph=graph, topology=preset("h100-1x8"))
     answer = find_planner()(request)

@@ -1,17 +1,14 @@
 """The plain modules train the same as their graphs, when small."""
 
-import os
-from datetime import date
-
 import pytest
 import torch
 
 from meshwright.capture import capture_module
 from tests.capture.plain_modules import MODULES, PlainModule
+from tests.capture.rotation import rotating
+from tests.capture.training import assert_trains_the_same
 
-FIFTHS = 5
 SIZES = {"batch": 4, "edges": 20}
-FIFTH = int(os.environ.get("ARCHITECTURES_FIFTH", date.today().toordinal() % FIFTHS))
 
 
 def captured(plain: PlainModule):
@@ -22,13 +19,7 @@ def captured(plain: PlainModule):
     )
 
 
-def modules():
-    for place, plain in enumerate(MODULES):
-        marks = [] if place % FIFTHS == FIFTH else [pytest.mark.long]
-        yield pytest.param(plain, id=f"{plain.name}-fifth-{place % FIFTHS}", marks=marks)
-
-
-@pytest.mark.parametrize("plain", list(modules()))
+@pytest.mark.parametrize("plain", list(rotating(MODULES, lambda plain: plain.name)))
 def test_a_module_trains_the_same_as_its_graph(plain, run_graph):
     recipe, graph = captured(plain)
     values = {
@@ -44,14 +35,8 @@ def test_a_module_trains_the_same_as_its_graph(plain, run_graph):
     torch.manual_seed(1)
     sizes = {name: SIZES[name] for name in graph.symbols}
     made = run_graph(graph, model, values, symbols=sizes)
-    torch.testing.assert_close(made[graph.loss], loss, rtol=1e-5, atol=1e-6)
-    parameters = dict(model.named_parameters())
     # the text of the last block of an MMDiT is read by no one
-    options = {"allow_unused": True, "materialize_grads": True}
-    wanted = torch.autograd.grad(loss, list(parameters.values()), **options)
-    found = torch.autograd.grad(made[graph.loss], list(parameters.values()), **options)
-    for name, one, other in zip(parameters, wanted, found, strict=True):
-        torch.testing.assert_close(other, one, rtol=1e-4, atol=2e-5, msg=lambda m, n=name: n + m)
+    assert_trains_the_same(dict(model.named_parameters()), loss, made[graph.loss])
 
 
 @pytest.mark.parametrize(("name", "kind"), [("gnn", "unsorted_segment_sum"), ("dlrm", "embedding")])

@@ -1,4 +1,4 @@
-"""Matrix products in float32 are noted, with what would do."""
+"""A note on matrix products in float32 names the options of lower precision."""
 
 from __future__ import annotations
 
