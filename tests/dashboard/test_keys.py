@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,7 +12,8 @@ from playwright.sync_api import BrowserContext, Page, expect
 
 from meshwright.client import Client
 from meshwright.schema import Graph, Topology
-from tests.dashboard.conftest import ROOT, axe, check, overflow, shot, themes
+from tests.dashboard.conftest import axe, check, overflow, shot, themes
+from tests.programs import SERVER, run
 from tests.service.conftest import server
 from tests.service.samples import GRAPH, TOPOLOGY
 
@@ -33,20 +32,9 @@ class Closed:
 @pytest.fixture(scope="module")
 def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Closed]:
     folder = tmp_path_factory.mktemp("closed")
-    command = [
-        sys.executable,
-        "-m",
-        "meshwright_service.cli",
-        "keys",
-        "create",
-        "--data-dir",
-        str(folder),
-    ]
+    words = ["keys", "create", "--data-dir", str(folder)]
     key, reader = (
-        subprocess.run(
-            [*command, "--scope", scope], capture_output=True, text=True, check=True, cwd=ROOT
-        ).stdout.strip()
-        for scope in ("admin", "read")
+        run(SERVER, *words, "--scope", scope).stdout.strip() for scope in ("admin", "read")
     )
     with server(folder, planner="meshwright_solver.planning.planner:plan") as (url, _):
         yield Closed(url, key, reader)

@@ -5,9 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -25,6 +22,7 @@ from meshwright.schema import Plan, Request
 from meshwright_service.api.app import create_app
 from meshwright_service.common.settings import Settings
 from meshwright_service.store.database import Database
+from tests.programs import SERVER, started
 from tests.service.job_table import Table
 from tests.service.planners import COUNT, told
 from tests.service.samples import REQUEST
@@ -168,22 +166,15 @@ def server(
     data: Path, *, planner: str = "tests.service.planners:tiny", port: str = "0"
 ) -> Iterator[tuple[str, int]]:
     """Its URL and process id; ended by SIGTERM, as supervisors do."""
-    command = [sys.executable, "-m", "meshwright_service.cli", "serve", "--port", port]
-    command += ["--data-dir", str(data)]
+    words = ["serve", "--port", port, "--data-dir", str(data)]
     environment = {**os.environ, "MESHWRIGHT_PLANNER": planner}
-    with (data / "errors").open("w") as errors:
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, cwd=ROOT, env=environment, text=True
-        )
-        try:
-            assert process.stdout is not None
-            found = re.search(r"http://[0-9.]+:\d+", process.stdout.readline())
-            assert found, (data / "errors").read_text()
-            yield found[0], process.pid
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(timeout=120)
-            process.stdout.close()
+    with (
+        (data / "errors").open("w") as errors,
+        started(SERVER, words, errors, environment) as (process, output),
+    ):
+        found = re.search(r"http://[0-9.]+:\d+", output.readline())
+        assert found, (data / "errors").read_text()
+        yield found[0], process.pid
 
 
 def is_there(process: int) -> bool:

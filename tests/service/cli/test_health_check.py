@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from meshwright_service.cli.health_check import Unhealthy, check
 from meshwright_service.common.settings import Settings
+from tests.programs import SERVER, run
 from tests.service.cli.test_server import certificate, url_in
-from tests.service.conftest import ROOT
 from tests.service.workers.test_workers import program
 
 __all__ = ["certificate"]
@@ -21,11 +19,7 @@ __all__ = ["certificate"]
 
 def health(*words: str, **environment: str) -> tuple[int, str]:
     """`meshwright-server health WORDS…`: how it ended and what it said."""
-    ran = subprocess.run(
-        [sys.executable, "-m", "meshwright_service.cli", "health", *words],
-        env={**os.environ, **environment}, cwd=ROOT, capture_output=True, text=True, timeout=120,
-        check=False,
-    )  # fmt: skip
+    ran = run(SERVER, "health", *words, environment={**os.environ, **environment})
     return ran.returncode, ran.stdout + ran.stderr
 
 

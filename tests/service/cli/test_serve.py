@@ -7,7 +7,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 import httpx2 as httpx
@@ -18,7 +17,8 @@ from meshwright.client import Client
 from meshwright.planfile import read_plan
 from meshwright.schema import Graph, Topology, Unauthorized, Unavailable
 from meshwright_service.auth.authentication import KEPT_S
-from tests.service.conftest import ROOT, server, until
+from tests.programs import SERVER, run
+from tests.service.conftest import server, until
 from tests.service.planners import COUNT
 from tests.service.samples import GRAPH, TOPOLOGY
 from tests.service.verifiers import MARK
@@ -101,28 +101,14 @@ def test_a_server_that_is_killed_leaves_no_search_and_its_job_ends(tmp_path: Pat
 
 
 def test_the_server_does_not_listen_to_the_world_by_itself(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "meshwright_service.cli", "serve", "--host", "0.0.0.0"]
-    ended = subprocess.run(
-        command, capture_output=True, text=True, cwd=tmp_path, timeout=120, check=False
-    )
+    ended = run(SERVER, "serve", "--host", "0.0.0.0", cwd=tmp_path)
     assert ended.returncode == 2
     assert "meshwright-server keys create" in ended.stderr
 
 
 def test_keys_are_made_listed_and_revoked_in_the_shell(tmp_path: Path) -> None:
     def keys(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [
-            sys.executable,
-            "-m",
-            "meshwright_service.cli",
-            "keys",
-            *words,
-            "--data-dir",
-            str(tmp_path),
-        ]
-        return subprocess.run(
-            command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False
-        )
+        return run(SERVER, "keys", *words, "--data-dir", str(tmp_path))
 
     for words, said in (
         (["--scope", "root"], "some of read, plan, agent, admin, metrics, got root"),
@@ -177,11 +163,9 @@ def test_a_server_that_cannot_start_says_why_in_one_line(
     (tmp_path / "meshwright.db").write_bytes(b"no database" * 1000)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         words = {"taken": listener.getsockname()[1], "damaged": tmp_path}
-        command = [sys.executable, "-m", "meshwright_service.cli", "serve", "--port", "0"]
-        ran = subprocess.run(
-            [*command, *(option.format(**words) for option in options)],
-            cwd=ROOT, env={**os.environ, **environment}, capture_output=True, text=True,
-            timeout=120, check=False,
+        ran = run(
+            SERVER, "serve", "--port", "0", *(option.format(**words) for option in options),
+            environment={**os.environ, **environment},
         )  # fmt: skip
     assert ran.returncode == 2, ran.stderr
     assert said.format(**words) in ran.stderr

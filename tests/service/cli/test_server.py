@@ -8,7 +8,6 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,8 @@ from sqlalchemy import text
 from meshwright_service.cli.metrics_server import serving
 from meshwright_service.cli.server import check_tls
 from meshwright_service.common.settings import Settings
-from tests.service.conftest import ROOT, Serve, until
+from tests.programs import CLIENT, SERVER, run
+from tests.service.conftest import Serve, until
 from tests.service.keyed import state_of
 from tests.service.planners import COUNT
 from tests.service.samples import REQUEST
@@ -74,11 +74,9 @@ def test_a_private_authority_is_trusted_where_the_environment_names_it(
     words = ["--tls-cert", str(cert), "--tls-key", str(key), "--data-dir", str(tmp_path)]
     with program(tmp_path, "serve", "--port", "0", *words) as (line, _):
         for trusted, status in (({}, 3), ({"SSL_CERT_FILE": str(cert)}, 0)):
-            ran = subprocess.run(
-                [sys.executable, "-m", "meshwright.cli", "agents", "--server", url_in(line)],
-                env={**os.environ, **trusted}, cwd=ROOT, capture_output=True, text=True,
-                timeout=120, check=False,
-            )  # fmt: skip
+            ran = run(
+                CLIENT, "agents", "--server", url_in(line), environment={**os.environ, **trusted}
+            )
             assert ran.returncode == status, ran.stderr
             assert ("CERTIFICATE_VERIFY_FAILED" in ran.stderr) == (status != 0), ran.stderr
 
@@ -243,10 +241,7 @@ def test_a_port_of_metrics_that_is_taken_is_said_in_one_line(tmp_path: Path) -> 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = str(listener.getsockname()[1])
         words = ["serve", "--port", "0", "--metrics-port", port, "--data-dir", str(tmp_path)]
-        ran = subprocess.run(
-            [sys.executable, "-m", "meshwright_service.cli", *words],
-            cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
+        ran = run(SERVER, *words)
     assert ran.returncode == 2, ran.stderr
     assert f"cannot serve metrics on 127.0.0.1 port {port}: Address already in use" in ran.stderr
 

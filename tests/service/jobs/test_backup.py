@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -17,8 +15,10 @@ from typer.testing import CliRunner
 
 from bench.postgresql import PostgreSQL
 from meshwright_service.cli.main import cli
+from tests import programs
+from tests.programs import SERVER
 from tests.service.cli.test_server import url_in
-from tests.service.conftest import ROOT, server, until
+from tests.service.conftest import server, until
 from tests.service.samples import GRAPH, REQUEST
 from tests.service.workers.test_workers import program
 
@@ -27,10 +27,7 @@ ENDLESS, TINY = (f"tests.service.planners:{name}" for name in ("endless", "tiny"
 
 def db(*words: str | Path) -> tuple[int, str]:
     """`meshwright-server db WORDS…`: how it ended and what it said."""
-    command = [sys.executable, "-m", "meshwright_service.cli", "db", *map(str, words)]
-    ran = subprocess.run(
-        command, capture_output=True, text=True, cwd=ROOT, timeout=120, check=False
-    )
+    ran = programs.run(SERVER, "db", *map(str, words))
     return ran.returncode, ran.stdout + ran.stderr
 
 

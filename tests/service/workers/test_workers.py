@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -20,7 +19,9 @@ from bench.postgresql import PostgreSQL, running
 from meshwright_service.api.app import create_app
 from meshwright_service.common.settings import Settings
 from meshwright_service.store.database import Database
-from tests.service.conftest import ROOT, local, until
+from tests import programs
+from tests.programs import SERVER, Program, started
+from tests.service.conftest import local, until
 from tests.service.planners import COUNT
 from tests.service.samples import REQUEST
 
@@ -36,19 +37,11 @@ def store(postgresql: PostgreSQL, upgraded: str) -> Iterator[str]:
 @contextmanager
 def program(folder: Path, *words: str, **environment: str) -> Iterator[tuple[str, Any]]:
     """`meshwright-server WORDS…`: the line that it prints once it runs, and the process."""
-    command = [sys.executable, "-m", "meshwright_service.cli", *words]
-    with (folder / f"errors of {words[0]}").open("a") as errors:
-        process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=errors, cwd=ROOT, text=True,
-            env={**os.environ, **environment},
-        )  # fmt: skip
-        try:
-            assert process.stdout is not None
-            yield process.stdout.readline(), process
-        finally:
-            process.send_signal(signal.SIGTERM)
-            process.wait(timeout=120)
-            process.stdout.close()
+    with (
+        (folder / f"errors of {words[0]}").open("a") as errors,
+        started(SERVER, words, errors, {**os.environ, **environment}) as (process, output),
+    ):
+        yield output.readline(), process
 
 
 def test_jobs_of_one_api_are_done_by_workers_of_which_one_is_killed(
@@ -89,10 +82,7 @@ def test_a_schema_is_brought_up_to_date_on_demand_only(
     url = postgresql.url(name)
 
     def run(*words: str) -> tuple[int, str]:
-        ran = subprocess.run(
-            [sys.executable, "-m", "meshwright_service.cli", *words, "--database", url],
-            cwd=ROOT, capture_output=True, text=True, timeout=120, check=False,
-        )  # fmt: skip
+        ran = programs.run(SERVER, *words, "--database", url)
         return ran.returncode, ran.stdout + ran.stderr
 
     status, said = run("serve", "--port", "0")
@@ -109,26 +99,20 @@ def test_a_schema_is_brought_up_to_date_on_demand_only(
 
 def test_a_schema_does_not_change_under_a_process_at_work(postgresql: PostgreSQL) -> None:
     name = postgresql.create()
-    command = [sys.executable, "-m", "meshwright_service.cli", "db", "upgrade"]
-    command += ["--database", postgresql.url(name)]
+    words = ["db", "upgrade", "--database", postgresql.url(name)]
     at_work = Database(postgresql.url(name))
     assert at_work.revision() is None
-    ran = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
-    )
+    ran = programs.run(SERVER, *words)
     assert (ran.returncode, "End the service and its workers first" in ran.stderr) == (2, True)
     assert at_work.revision() is None
     at_work.close()
-    both = [
-        subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)
-    ]
-    for one in both:
-        said, _ = one.communicate(timeout=120)
-        assert one.returncode == 0, said
+    with tempfile.TemporaryFile("w+") as said:
+        both = [Program(SERVER, words, stdout=said, stderr=said) for _ in range(2)]
+        codes = [one.wait(timeout=120) for one in both]
+        said.seek(0)
+        assert codes == [0, 0], said.read()
     assert at_work.is_current()
-    ran = subprocess.run(
-        command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
-    )
+    ran = programs.run(SERVER, *words)
     assert (ran.returncode, "as it was" in ran.stdout) == (0, True), ran.stderr
     at_work.close()
     postgresql.drop(name)
