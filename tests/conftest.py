@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections import defaultdict
 from pathlib import Path
 
 import httpx
@@ -10,11 +11,13 @@ import httpx2
 import pytest
 from hypothesis import settings
 
+from tests.capture.rotation import FIFTH, FIFTHS
+
 # What these set up takes minutes. Processes that have nothing left to do take tests from the end of
 # what another one has before it: a module that is divided is set up again by each of them.
 FIRST = ("runtime", "dashboard")
 TESTS = Path(__file__).parent
-SHARE = 4  # chosen: of a property's examples `make test` draws a quarter, `make test-long` all
+SHARE = 8  # chosen: of a property's examples `make test` draws an eighth, `make test-long` all
 SETTINGS = "_hypothesis_internal_use_settings"  # where `@settings` leaves them
 
 # `httpx.get(...)` waits five seconds by default, which a busy machine can take to answer.
@@ -39,6 +42,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return FIRST.index(folder) if folder in FIRST else len(FIRST)
 
     items.sort(key=place)
+    _rotate(items)
     properties = [
         item
         for item in items
@@ -51,3 +55,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for function in {item.function for item in properties}:
         whole: settings = getattr(function, SETTINGS)
         setattr(function, SETTINGS, settings(whole, max_examples=-(-whole.max_examples // SHARE)))
+
+
+def _rotate(items: list[pytest.Item]) -> None:
+    """Cases of functions with the mark `rotating` that are not of the day's fifth are long."""
+    cases: dict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        if item.get_closest_marker("rotating") is not None:
+            cases[item.nodeid.partition("[")[0]].append(item)
+    for of_function in cases.values():
+        turns = min(FIFTHS, len(of_function))
+        for place, item in enumerate(of_function):
+            if place % turns != FIFTH % turns:
+                item.add_marker("long")
+
+
+def pytest_report_header() -> str:
+    return f"fifth of rotating cases: {FIFTH} (ARCHITECTURES_FIFTH)"

@@ -119,6 +119,7 @@ FUNCTIONS = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_has_the_dtype_that_torch_gives_it(name, dtype):

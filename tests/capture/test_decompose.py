@@ -47,6 +47,7 @@ class Loss(torch.nn.Module):
         return self.function(*scaled).square().mean()
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", CASES)
 def test_a_decomposed_op_keeps_loss_and_gradient_and_its_batch_is_sharded(name):
     function, *forms = CASES[name]

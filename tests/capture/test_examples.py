@@ -42,6 +42,7 @@ def test_a_stored_graph_is_the_model_of_its_name(name):
     assert {op.kind for op in graph.ops} <= set(KERNELS)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", ["resnet50", "unet3d", "wide-deep", "face-head", "vit-l16"])
 def test_a_fresh_capture_equals_the_stored_graph(name, tmp_path, monkeypatch):
     example = BY_NAME[name]

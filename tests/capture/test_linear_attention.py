@@ -43,6 +43,7 @@ KINDS = {
 ROWS, SEQ = 3, 12
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("model_type", MODELS)
 def test_a_model_trains_the_same_as_its_graph_and_its_plan_is_verified(model_type: str) -> None:
     torch.manual_seed(0)

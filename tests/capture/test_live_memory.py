@@ -161,6 +161,7 @@ def assert_like(name: str, found: Held, wanted: Held) -> None:
         assert getattr(found, part) == pytest.approx(getattr(wanted, part), rel=near), part
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", CASES)
 def test_a_first_microbatch_holds_what_torch_holds(name: str) -> None:
     found = predicted(name, 1, case_of(name).dtype)
@@ -173,6 +174,7 @@ def test_later_microbatches_add_their_gradients(name: str) -> None:
     assert_like(name, found, measured(name, adds_to=torch.float32))
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", [name for name in CASES if "recomputed" not in name])
 def test_a_forward_pass_holds_what_torch_holds_op_by_op(name: str) -> None:
     """A module's own forward pass holds more: its functions have names for what is done with."""

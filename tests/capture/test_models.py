@@ -50,6 +50,7 @@ def assert_same_training(graph, model, loss, made, rtol=1e-4):
     assert_trains_the_same(dict(model.named_parameters()), loss, made[graph.loss], rtol=rtol)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("family", ["llama", "gpt2", "bert", "masked-bert", "mixtral"])
 def test_a_language_model_trains_the_same_as_its_graph(family, config, run_graph):
     settings = config(family)

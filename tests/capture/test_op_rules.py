@@ -95,6 +95,7 @@ def test_an_op_whose_samples_are_independent_is_sharded_by_them(name):
     assert "samples are independent" in graph.notes[-1]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", SHARDED)
 def test_a_data_parallel_plan_shards_the_op_and_is_verified(name):
     function, shapes, _ = SHARDED[name]

@@ -80,6 +80,7 @@ def trains_the_same(module: nn.Module, graph: Graph) -> None:
         torch.testing.assert_close(other, one, msg=lambda text, at=name: f"{at}: {text}")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", LAYERS)
 def test_recurrent_layers_train_the_same_as_their_graph(name: str) -> None:
     module = Tagger(*LAYERS[name])

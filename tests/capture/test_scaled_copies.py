@@ -70,6 +70,7 @@ LAYERS = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", LAYERS)
 def test_a_plan_is_verified_with(name):
     def inputs(sizes):

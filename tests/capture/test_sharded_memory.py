@@ -71,6 +71,7 @@ def alone(request: pytest.FixtureRequest) -> Iterator[None]:
     distributed.destroy_process_group()
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", STATED)
 def test_a_sharded_step_holds_what_torch_holds(name: str) -> None:
     degrees = STATED[name]

@@ -80,6 +80,7 @@ def _sized(graph, sizes):
     return shapes, ops, graph.outputs
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("family", ["llama", "gpt2", "bert", "mixtral"])
 def test_a_graph_at_some_sizes_equals_a_capture_at_those_sizes(family, config, monkeypatch):
     settings = config(family)

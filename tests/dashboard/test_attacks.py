@@ -103,6 +103,7 @@ def tab(context: BrowserContext) -> Iterator[Page]:
     assert wrong == []
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("path", PATHS)
 def test_names_are_text_on_every_page(tab: Page, hostile: Hostile, path: str) -> None:
     ids = {**hostile.ids, "other": hostile.other}

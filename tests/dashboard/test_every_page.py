@@ -77,6 +77,7 @@ def text_of(page: Page) -> str:
     return re.sub(r"\b(now|\d+\s(s|min|h|d) ago)\b", "", own)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("path", PATHS)
 def test_a_link_that_was_kept_shows_the_same_again(
     page: Page, site: Site, ids: Ids, path: str
@@ -95,6 +96,7 @@ def test_a_link_that_was_kept_shows_the_same_again(
         assert axe(page) == [], theme
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("path", PATHS)
 def test_the_keyboard_gets_everywhere_and_out_again(
     page: Page, site: Site, ids: Ids, path: str

@@ -105,6 +105,7 @@ def flex_attention_on_cpu(monkeypatch):
     monkeypatch.setattr(flex_attention, "_FLEX_ATTENTION_DISABLE_COMPILE_DEBUG", True)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", sorted(SPELLINGS.keys() - WRITTEN_OUT))
 def test_a_spelling_is_attention_and_trains_the_same(name):
     module = Attending(SPELLINGS[name])

@@ -11,6 +11,7 @@ from meshwright.capture.passes import PASSES
 from meshwright.capture.symbolic_sizes import Witness
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("family", ["llama", "gpt2", "bert", "vit"])
 def test_the_loss_is_the_same_after_every_pass(family, config):
     settings = config(family)

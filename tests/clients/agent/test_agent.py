@@ -46,7 +46,7 @@ def samples_of_two(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.mark.parametrize("count", [4, 8])
+@pytest.mark.parametrize("count", [4, pytest.param(8, marks=pytest.mark.long)])
 def test_several_processes_measure_together(tmp_path: Path, count: int) -> None:
     found = measured(tmp_path / "s.json", count, "--seconds", "600" if count == 4 else "1")
     assert found.backend == "gloo"

@@ -15,6 +15,7 @@ from tests.runtime.models import MODELS
 ROWS = 4
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "own ops"])  # of torch alone
 def test_every_op_makes_what_it_makes_in_pytorch(name: str) -> None:
     torch.manual_seed(0)

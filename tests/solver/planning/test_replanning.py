@@ -11,6 +11,7 @@ from meshwright.schema import (
     Answer,
     Constraints,
     Degrees,
+    Graph,
     OptimizerParallel,
     Pipeline,
     Plan,
@@ -27,13 +28,17 @@ from meshwright_solver.planning.replanning import replanned as replanned_by
 from tests.runtime.models import MODELS
 from tests.solver.small_graphs import topology
 
-GRAPH = MODELS["llama"].graph(4)
 SETUP = Setup(global_batch=8, microbatches=2, master_dtype=None)
 SMALL = Constraints(optimizer_parallel=OptimizerParallel(threshold_kb=0))
 
 
+def graph() -> Graph:
+    """Captured at its first use: not by processes of pytest that run none of these tests."""
+    return MODELS["llama"].graph(4)
+
+
 def request(devices: Topology, **more: object) -> Request:
-    return Request(graph=GRAPH, topology=devices, setup=SETUP, constraints=SMALL, **more)
+    return Request(graph=graph(), topology=devices, setup=SETUP, constraints=SMALL, **more)
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +73,7 @@ def test_the_choice_is_the_least_of_steps_and_move(old: Plan, sizes: tuple[int, 
     assert chosen.total_ns <= other.total_ns
     assert chosen.step_ns == found.cost.step_ns
     documents = [
-        PlanDocuments(own, GRAPH, devices, SETUP)
+        PlanDocuments(own, graph(), devices, SETUP)
         for own, devices in ((old, topology(2, 2)), (found, topology(*sizes)))
     ]
     moved = transfer_plans(*documents)
@@ -79,7 +84,7 @@ def test_a_short_rest_stays_and_a_long_one_moves(old: Plan) -> None:
     # on the same devices: keeping the degrees moves nothing, the other plan saves 1 ns a step
     searched = plan(request(topology(2, 2))).plan
     assert searched is not None
-    documents = [PlanDocuments(own, GRAPH, topology(2, 2), SETUP) for own in (old, searched)]
+    documents = [PlanDocuments(own, graph(), topology(2, 2), SETUP) for own in (old, searched)]
     move_ns = transfer_plans(*documents).ns
 
     def stepping(own: Plan, step_ns: float) -> Answer:

@@ -42,6 +42,7 @@ def fitting_bytes(request: Request) -> list[int]:
     return sorted(found)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("calibration", [datasheet_calibration(), published_calibration()])
 @pytest.mark.parametrize("microbatches", [1, 2])
 @pytest.mark.parametrize(

@@ -114,6 +114,7 @@ def test_a_plan_of_every_style_equals_the_unsharded_run(style: str, sizes: tuple
     assert certificate.gradients > 20
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("name", "cluster", "setup"),
     [
@@ -164,6 +165,7 @@ def mutants(stage: Stage) -> Iterator[tuple[str, Stage]]:
                     )
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("style", ["tensor parallel", "both levels on one factor", "vocabulary"])
 def test_every_damaged_step_is_caught(style: str) -> None:
     problem_, found = planned(STYLES[style], 2, 2)

@@ -120,6 +120,7 @@ def test_roomy_plans_do_nothing_again() -> None:
     assert found.stages[0].recompute is None
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("share", [0.02, 0.3, 0.9])
 def test_where_memory_is_short_no_other_policy_has_a_shorter_step(share: float) -> None:
     graph = layered(12)

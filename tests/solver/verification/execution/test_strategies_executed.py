@@ -97,6 +97,7 @@ def strategies(built: Problem, axes: dict[str, int]) -> Iterator[dict[str, tuple
     yield from places[1:]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("given", list(cases()), ids=named)
 def test_every_strategy_equals_the_unsharded_run(given: Case) -> None:
     graph, sources = graph_of(prepared(given))
