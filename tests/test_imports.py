@@ -6,6 +6,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,8 +26,13 @@ FRAMEWORKS = {"torch", "jax", "mindspore", "transformers", "onnx"}
 SERVERS = {"fastapi", "starlette", "uvicorn", "sqlalchemy", "alembic", "pydantic_settings", "httpx"}
 
 
-def imports(file: Path) -> Iterator[str]:
+@cache  # most files are asked for several times
+def imports(file: Path) -> tuple[str, ...]:
     """Modules that a file imports, wherever in it."""
+    return tuple(_imports(file))
+
+
+def _imports(file: Path) -> Iterator[str]:
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)

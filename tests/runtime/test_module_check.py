@@ -209,6 +209,7 @@ def test_a_graph_written_by_hand_is_compared_by_its_ops_or_by_a_step() -> None:
         compared(Mlp(5.0), graph)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("model_type", ["bert", "gpt2", "t5", "clip", "mixtral", "mamba"])
 def test_a_model_of_transformers_is_that_of_its_configuration(model_type: str) -> None:
     config = next(a.small for a in ARCHITECTURES if a.model_type == model_type)

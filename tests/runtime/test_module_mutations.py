@@ -101,12 +101,14 @@ CHOICES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", CHOICES)
 def test_a_module_with_another_choice_is_refused(name: str) -> None:
     with pytest.raises(ModuleMismatch):
         checked(block_model(**CHOICES[name]), captured_block())
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", CHOICES)
 def test_the_same_module_is_accepted(name: str) -> None:
     graph = block_graph(block_model(**CHOICES[name]))
@@ -189,6 +191,7 @@ CHANGES: tuple[tuple[Callable[[BlockModel], None], str], ...] = (
 )
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("change", "message"), CHANGES)
 def test_a_module_changed_in_place_is_refused(
     change: Callable[[BlockModel], None], message: str

@@ -72,7 +72,6 @@ from meshwright_service.store.database import Database
 from meshwright_service.workers.retention_thread import Pruner
 from meshwright_service.workers.worker import Worker
 
-
 RESOURCES = (
     create_plan, plans, plan_requests, overview, strategies, layout, memory, alternatives,
     explanations, labels, comparisons, observations, redistributions, simulations, exports,

@@ -9,16 +9,21 @@ import pytest
 from fastapi import FastAPI
 from fastapi.routing import APIRoute, iter_route_contexts
 
+from meshwright_service.api.app import create_app
 from meshwright_service.api.request_body import read_body, receive_body, receive_cost_graph
-from tests.service.conftest import Serve
+from meshwright_service.common.settings import Settings
+from tests.service.conftest import Serve, local
 from tests.service.keyed import key_of
 
 READERS = (read_body, receive_body, receive_cost_graph)
 
 
-@pytest.fixture
-def document(serve: Serve) -> dict[str, Any]:
-    made: dict[str, Any] = serve(workers=0).get("/openapi.json").json()
+@pytest.fixture(scope="module")
+def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """One for all tests of this file: it takes a second of a core."""
+    app = create_app(Settings(data_dir=tmp_path_factory.mktemp("store"), workers=0))
+    with local(app) as http:
+        made: dict[str, Any] = http.get("/openapi.json").json()
     return made
 
 
