@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import signal
 from collections import defaultdict
+from collections.abc import Generator
 from pathlib import Path
 
 import httpx
@@ -31,6 +33,17 @@ settings.load_profile("tests")
 # test would not end at Ctrl-C.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """No garbage collection while modules are imported, nor later of what they leave."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)  # before what has the mark `long`, or has not, is left out

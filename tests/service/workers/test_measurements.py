@@ -99,9 +99,12 @@ class Asked:
                 self.error = error
 
 
-def test_worlds_of_several_sizes_measure_when_asked(tmp_path: Path) -> None:
+@pytest.mark.parametrize("counts", [(2, 4), pytest.param((8,), marks=pytest.mark.long)])
+def test_worlds_of_several_sizes_measure_when_asked(
+    tmp_path: Path, counts: tuple[int, ...]
+) -> None:
     with server(tmp_path, planner="default") as (url, _), Client(url) as client:
-        for count in (2, 4, 8):
+        for count in counts:
             name = f"of {count}"
             with agent(tmp_path, url, name, count):
                 own = entry(client, name)
