@@ -16,6 +16,7 @@ QUICK = [
 ]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("case", QUICK, ids=lambda case: f"{case.name}: {case.found_by[0]}")
 def test_ours_is_never_worse(case: Recorded) -> None:
     row = compared(case)

@@ -98,6 +98,7 @@ def test_a_stated_memory_is_that_of_another_model_of_the_device():
     assert rows_of([{**row, "hbm_gb": "34.4"}]).runs.memory_bytes[0] < 33 * 2**30
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("hardware", ["V100-SXM2-32GB", "TPU v5e", "Ascend 910B3", "GB200 NVL72",
                                       "MI300X", "H20", "A800", "L40S", "trn2", "H200"])  # fmt: skip
 @pytest.mark.parametrize("framework", ["", "Megatron-LM", "torchtitan", "MaxText", "unheard of"])

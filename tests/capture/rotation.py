@@ -16,6 +16,16 @@ FIFTHS = 5
 FIFTH = int(os.environ.get("ARCHITECTURES_FIFTH", date.today().toordinal() % FIFTHS))
 
 
+def tested(request: pytest.FixtureRequest, parameter: str) -> set[Any]:
+    """The values of a parameter in the tests of this file that the session runs."""
+    return {
+        item.callspec.params[parameter]
+        for item in request.session.items
+        if isinstance(item, pytest.Function) and item.path == request.path
+        if hasattr(item, "callspec") and parameter in item.callspec.params
+    }
+
+
 def rotating(cases: Iterable[Any], name_of: Callable[[Any], str]) -> Iterator[Any]:
     """The cases as parameters; those outside of the day's fifth are long."""
     for place, case in enumerate(cases):

@@ -51,6 +51,7 @@ def held(array: np.ndarray, own: Layout, devices: Mesh, rank: int) -> np.ndarray
     return from_parts(part, own, devices, join)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(40))
 def test_parts_of_one_layout_make_up_those_of_another(seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from meshwright.schema import Axis, Pin, Pipeline
+from tests.capture.rotation import rotating, tested
 from tests.runtime.planned import FEW, Run, Wanted, equals_one_process, runs_as_planned, trained
 
 EVERYWHERE = (Axis("node"), Axis("gpu"))
@@ -98,20 +99,25 @@ CASES = (
         steps=FEW,
     ),
 )
+NAMES = list(rotating([wanted.name for wanted in CASES], str))
 
 
 @pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory, service: str) -> dict[str, Run]:
+def runs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, service: str
+) -> dict[str, Run]:
+    """Of the cases that this session tests."""
     folder: Path = tmp_path_factory.mktemp("four")
-    return trained(CASES, (2, 2), folder, service)
+    names = tested(request, "name")
+    return trained([own for own in CASES if own.name in names], (2, 2), folder, service)
 
 
-@pytest.mark.parametrize("name", [wanted.name for wanted in CASES])
+@pytest.mark.parametrize("name", NAMES)
 def test_losses_and_gradients_are_those_of_one_process(runs: dict[str, Run], name: str) -> None:
     equals_one_process(runs[name])
 
 
-@pytest.mark.parametrize("name", [wanted.name for wanted in CASES])
+@pytest.mark.parametrize("name", NAMES)
 def test_the_collectives_that_ran_are_the_plans(runs: dict[str, Run], name: str) -> None:
     run = runs[name]
     runs_as_planned(run)

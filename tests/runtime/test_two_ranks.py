@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from meshwright.schema import Axis, Pin, Pipeline
+from tests.capture.rotation import rotating, tested
 from tests.runtime.planned import FEW, Run, Wanted, equals_one_process, runs_as_planned, trained
 
 DOCS = Path(__file__).parents[2] / "docs" / "runtime.md"
@@ -51,6 +52,12 @@ CASES = (
         steps=FEW,
     ),
 )
+# those that other tests of this file compare
+ALWAYS = ("data parallel", "sequence parallel", "ring attention", "cheap", "full", "full, repeats")
+NAMES = [
+    *ALWAYS,
+    *rotating([wanted.name for wanted in CASES if wanted.name not in ALWAYS], str),
+]
 
 
 @pytest.fixture(scope="module")
@@ -59,19 +66,22 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def runs(folder: Path, service: str) -> dict[str, Run]:
+def runs(request: pytest.FixtureRequest, folder: Path, service: str) -> dict[str, Run]:
+    """Of the cases that this session tests."""
     (example,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     assert len(example.split("\n\n")[-1].splitlines()) < 10
-    return trained(CASES, (2,), folder, service, example)
+    names = {*ALWAYS, *tested(request, "name")}
+    chosen = [wanted for wanted in CASES if wanted.name in names]
+    return trained(chosen, (2,), folder, service, example)
 
 
-@pytest.mark.parametrize("name", [wanted.name for wanted in CASES])
+@pytest.mark.parametrize("name", NAMES)
 def test_losses_and_gradients_are_those_of_one_process(runs: dict[str, Run], name: str) -> None:
     run = runs[name]
     equals_one_process(run, rounding=1e-5 if "single precision" in name else 1e-10)
 
 
-@pytest.mark.parametrize("name", [wanted.name for wanted in CASES])
+@pytest.mark.parametrize("name", NAMES)
 def test_the_collectives_that_ran_are_the_plans(runs: dict[str, Run], name: str) -> None:
     run = runs[name]
     runs_as_planned(run)
@@ -93,7 +103,7 @@ def test_what_falls_back_is_said(runs: dict[str, Run]) -> None:
     attention = {"layers.0.attention", "layers.1.attention"}
     names = ("ring attention", "zigzag, ring attention")
     with_more = ("ring attention with sinks", "ring attention with biases")
-    rings = dict.fromkeys((*names, *with_more), attention)
+    rings = {name: attention for name in (*names, *with_more) if name in runs}
     assert fallen == {**{name: set() for name in fallen}, **rings}
 
 

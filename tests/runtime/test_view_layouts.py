@@ -34,6 +34,7 @@ def test_heads_are_cut_as_the_columns_were() -> None:
     assert str(unviewed(found, reshape(), (3, 8), MESH)) == "[3, (4@a 2)]"
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(40))
 def test_every_rank_holds_the_same_elements_in_order(seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -152,6 +152,7 @@ ON_FOUR = [(strategy, (2, 2)) for strategy in (*CUTS, *RINGS)]
 ON_MORE = [(CUTS[0], (4, 2)), (CUTS[0], (2, 3)), (RINGS[1], (4, 2)), (RINGS[2], (2, 3))]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("strategy", "sizes"), [*ON_FOUR, *ON_MORE])
 def test_every_cut_of_the_rows_equals_the_unsharded_run(strategy: dict, sizes) -> None:
     graph = attending(48, 48)

@@ -39,6 +39,7 @@ BY_KIND = (("all_reduce", 3.0, 0.4), ("all_gather", 0.5, 2.0), ("reduce_scatter"
 SOURCES = 64  # states of a space, from and to which all ways are compared
 
 
+@pytest.mark.rotating
 # uneven parts are priced as large messages are: not by the protocol that suits the rest of them
 @pytest.mark.parametrize(
     ("imbalance", "protocols", "by_kind"),

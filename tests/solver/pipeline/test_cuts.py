@@ -13,6 +13,7 @@ from meshwright_solver.pipeline.stage_graph import Anatomy
 from tests.solver.layered import layered
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(60))
 def test_cuts_are_the_best_of_all(seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -69,6 +69,7 @@ def test_ranks_schedule_microbatches_and_cuts_are_the_best_of_all() -> None:
     assert found.schedule.ranks == 2
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("execution", ["compiled", "eager"])
 @pytest.mark.parametrize(("cut", "share"), [("2.norm", 0.05), ("2.norm", 0.9), ("1.up", 0.5)])
 def test_recompute_is_the_best_of_all_policies_of_each_stage(

@@ -56,6 +56,7 @@ def staged_of(request: Request, plan: Plan) -> Staged:
     return Staged.of_plan(plan, request.graph, request.topology, request.setup)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("kind", "count"), CASES)
 @pytest.mark.parametrize("shape", ["plain", "tied", "skip"])
 def test_plans_of_every_schedule_are_right(kind: str, count: int, shape: str) -> None:

@@ -12,6 +12,7 @@ from meshwright_solver.pipeline.schedule_run import Durations, step_ns
 KINDS = [("gpipe", 1), ("1f1b", 1), ("zb_h1", 1), ("interleaved_1f1b", 2), ("zb_v", 2)]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize(("kind", "count"), KINDS)
 @pytest.mark.parametrize(("ranks", "microbatches"), [(2, 4), (4, 48), (8, 64)])

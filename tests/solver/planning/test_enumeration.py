@@ -164,6 +164,7 @@ UNEVEN = [
 MAY_BE_MISSED = (tied, odd_tied, experts)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(
     ("maker", "output", "levels", "axes", "uneven"),
     [

@@ -35,6 +35,7 @@ def planned(case: str, solver: Solver) -> Plan:
     return found
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("solver", SOLVERS)
 @pytest.mark.parametrize("case", CASES)
 def test_plans_are_judged_proved_and_never_better_than_the_optimum(

@@ -154,6 +154,7 @@ def remakable(found: Problem, at_hand: set[str], tensor: str) -> bool:
     return all(remakable(found, at_hand, port.tensor) for port in op.inputs)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(60))
 def test_all_that_gradients_want_can_be_made_again_and_nothing_more_can_be_left_out(seed):
     maker = random_layers(seed)

@@ -253,6 +253,7 @@ MODELS = {"gpt": gpt, "experts": experts, "convolutions": convolutions}
 COUNTS = [(3, 2), (3, 4), (3, 8), (5, 8), (12, 8)]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("levels", COUNTS, ids=lambda own: str(math.prod(own)))
 @pytest.mark.parametrize("name", MODELS)
 def test_plans_for_odd_device_counts_are_priced_alike_and_proved(name, levels):

@@ -60,6 +60,7 @@ def check(graph: CostGraph, search: ChoiceSearch, least_ns: float) -> Outcome:
     return outcome
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("batch", range(10))
 def test_all_equal_enumeration_on_small_graphs(batch: int) -> None:
     for seed in range(10_000 + 120 * batch, 10_000 + 120 * batch + 120):

@@ -77,6 +77,7 @@ def _next(
     return found
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(40))
 def test_random_tasks_run_as_in_the_slow_run(seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -88,6 +88,7 @@ def assert_everything_is_given_back(step: SimulatedStep, rank: int) -> None:
     assert (np.diff(curve.ns) >= 0).all()
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("kind", "count"), CASES)
 @pytest.mark.parametrize("shape", ["plain", "tied", "skip"])
 def test_pipelines_run_what_their_stages_count(kind: str, count: int, shape: str) -> None:

@@ -52,6 +52,7 @@ def test_a_v_waits_only_at_its_ends() -> None:
     assert ns == made.ns
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.parametrize(("kind", "count"), [*KINDS, ("zb_v", 2)])
 def test_uneven_stages_run_as_their_passes_do(kind: str, count: int, seed: int) -> None:

@@ -55,6 +55,7 @@ def test_groups_over_some_axes_lie_on_every_device_along_the_others() -> None:
     assert found.extra_bytes == 6 - (6 / 2 + 4 / 4 + 4 / 4)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(20))
 def test_no_dealing_is_better_by_more_than_a_quarter(seed: int) -> None:
     generator = np.random.default_rng(seed)

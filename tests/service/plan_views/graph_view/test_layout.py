@@ -140,6 +140,7 @@ def test_the_same_question_has_the_same_answer(service: TestClient, plan: Plan) 
     assert service.get("/v1/plans/plan_0/layout").status_code == 404
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(20))
 def test_layers_of_any_graph_do_not_overlap_and_lead_down(seed: int) -> None:
     own = random.Random(seed)

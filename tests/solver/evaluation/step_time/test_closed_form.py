@@ -44,6 +44,7 @@ def agrees(request: Request, tolerance: float = TOLERANCE) -> Plan:
     return plan
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("calibration", [datasheet_calibration(), published_calibration()],
                          ids=lambda own: own.name)  # fmt: skip
 @pytest.mark.parametrize("case", PLANNED, ids=lambda case: f"{case.name}-{case.topology}")
@@ -77,6 +78,7 @@ STATED: dict[str, tuple[str, dict[str, object], Pipeline, RecomputePolicy, int]]
 }  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("name", STATED)
 def test_stated_strategies_of_every_kind_are(name: str) -> None:
     graph, degrees, pipeline, policy, microbatches = STATED[name]
@@ -94,6 +96,7 @@ def test_stated_strategies_of_every_kind_are(name: str) -> None:
     assert (plan.stages[0].recompute is not None) == (policy != "none")
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("width", [256, 2048])
 @pytest.mark.parametrize("microbatches", [1, 2])
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])

@@ -87,6 +87,7 @@ KINDS: list[tuple[ScheduleKind, int]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize(("kind", "count"), KINDS)
 @pytest.mark.parametrize("kilobytes", [80, 120, 160])
 def test_it_is_never_worse_than_equal_shares_and_right(

@@ -178,6 +178,7 @@ DEGREES = [
 ]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("degrees", DEGREES, ids=str)
 @pytest.mark.parametrize("microbatches", [1, 4])
 def test_no_stated_strategy_beats_the_search_on_the_same_devices(

@@ -44,6 +44,7 @@ def test_where_some_never_meet_lifetimes_matter() -> None:
     assert without_lifetimes(timed([[0, 5], [5, 9], [2, 2]])) is None
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(40))
 def test_without_lifetimes_every_choice_costs_the_same(seed: int) -> None:
     graph = random_timed_graph(seed)

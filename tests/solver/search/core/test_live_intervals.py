@@ -15,6 +15,7 @@ def test_only_moments_before_an_end_are_kept() -> None:
     assert timeline.profile(np.array([1.0, 10.0, 100.0, 1000.0])).tolist() == [11.0, 101.0]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(50))
 def test_the_peak_is_that_of_all_times(seed: int) -> None:
     random = np.random.default_rng(seed)

@@ -66,6 +66,7 @@ def test_a_forbidden_choice_is_no_side() -> None:
     assert bracket.within is None
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(20))
 def test_the_peak_is_the_least_mix_of_two_choices_at_the_limit(seed: int) -> None:
     random = np.random.default_rng(seed)

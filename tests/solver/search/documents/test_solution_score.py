@@ -44,6 +44,7 @@ def test_whole_usages_add_up_exactly_beyond_doubles() -> None:
     ).is_within
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(30))
 def test_agrees_with_the_cost_graph_on_every_choice(seed: int) -> None:
     problem = file_of(random_problem(seed)).problem

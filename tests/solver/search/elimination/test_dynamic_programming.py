@@ -112,6 +112,7 @@ def test_only_k_of_n_repeats_take_the_cheaper_state_when_the_limit_wants_it() ->
     assert (outcome.cost_ns, outcome.memory_bytes) == (3 * 1.0 + 7 * 5.0, 3 * 3.0 + 7 * 1.0)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("batch", range(25))
 def test_equals_brute_force(batch: int) -> None:
     for seed in range(100 * batch, 100 * batch + 100):

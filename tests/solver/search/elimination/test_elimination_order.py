@@ -18,6 +18,7 @@ def minima(graph: CostGraph) -> list[Minimum]:
     return [found for found in registry.definitions if isinstance(found, Minimum)]
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(20))
 def test_more_repeats_add_no_table_but_one_along_the_chain_each(seed: int) -> None:
     added = len(minima(random_chain(seed, 60))) - len(minima(random_chain(seed, 40)))

@@ -8,6 +8,7 @@ import pytest
 from meshwright_solver.search.elimination.greedy_order_kernel import order_of
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(20))
 def test_scopes_are_the_neighbours_that_elimination_leaves(seed: int) -> None:
     random = np.random.default_rng(seed)

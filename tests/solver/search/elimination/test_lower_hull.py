@@ -23,6 +23,7 @@ def vertices(graph: CostGraph, most: int) -> list[PricedStates]:
     return hull(cheapest, most, 0.0, ENDLESS) if cheapest.value < FORBIDDEN else []
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(40))
 def test_no_choice_lies_below_the_line(seed: int) -> None:
     """By more than what makes no difference: two thousandths of the least cost."""

@@ -28,6 +28,7 @@ def dense_model(seed: int) -> PairwiseModel:
     return same_nodes(model).apply(model)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("most_entries", [3.0, 30.0, 3000.0])
 def test_what_is_not_fixed_gets_its_best_states(seed: int, most_entries: float) -> None:

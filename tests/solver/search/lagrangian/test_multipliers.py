@@ -13,6 +13,7 @@ from meshwright_solver.search.lagrangian.reductions import reduced
 from tests.solver.search.lagrangian.random_models import least_cost, random_model
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(60))
 def test_the_bound_never_exceeds_the_optimum(seed: int) -> None:
     graph, model = random_model(seed)

@@ -69,6 +69,7 @@ def test_separable_edges_go() -> None:
     assert small.model.edges == 0
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(100))
 def test_the_optimum_stays_and_the_way_back_costs_the_same(seed: int) -> None:
     graph, _ = random_model(seed)
@@ -91,6 +92,7 @@ def test_the_optimum_stays_and_the_way_back_costs_the_same(seed: int) -> None:
         assert peak == pytest.approx(found.memory_bytes, abs=1e-9)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(40))
 def test_projected_states_come_back_as_they_were(seed: int) -> None:
     graph, _ = random_model(seed)

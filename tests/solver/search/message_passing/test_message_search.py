@@ -62,6 +62,7 @@ def test_is_honest_where_nearly_all_nodes_meet(memory: Memory) -> None:
         check(graph, brute_force(graph).cost_ns)
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(30))
 def test_forks_and_joins_without_a_limit_are_exact(seed: int) -> None:
     graph = shared_graph(seed, 60)
@@ -71,6 +72,7 @@ def test_forks_and_joins_without_a_limit_are_exact(seed: int) -> None:
     assert gap <= CLOSE
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(10))
 def test_few_states_hold_the_best_choice_of_graphs_too_large_to_keep_all(seed: int) -> None:
     # 30^3 additions for each of 1,500 nodes are more than what is spent on all states
@@ -95,6 +97,7 @@ def test_a_limit_is_kept_and_nearly_used_up(seed: int) -> None:
     assert best.lower_bound_ns <= outcome.cost_ns <= 1.02 * best.lower_bound_ns
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(12))
 def test_arrays_that_are_not_shared_make_the_same_choice(seed: int) -> None:
     graph = shared_graph(seed, 80, 0.5)
@@ -114,6 +117,7 @@ def test_equal_input_gives_the_equal_choice() -> None:
     assert first.lower_bound_ns == second.lower_bound_ns
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("seed", range(20))
 def test_chains_of_repeats_are_solved_like_any_other(seed: int) -> None:
     graph = random_chain(seed, 12)
