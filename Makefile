@@ -1,6 +1,7 @@
 # make run    the service on a free port, one real model planned, and where to look at it
 # make test   everything the tests need, then all tests
-# make test-long  what takes long: exhaustive counts, all examples of properties, all on PostgreSQL
+# make test-long  what takes long: exhaustive counts, all cases that rotate, all examples of
+#                 properties, all on PostgreSQL
 # make lint   ruff, mypy, and import-linter
 # make test-mindspore  what is exported, compiled by MindSpore itself (2.8 GB, an environment of its own)
 # make audit  known vulnerabilities of every pinned package; fails too where one could not be asked for
@@ -29,7 +30,8 @@ run: $(VENV)/.run
 test: $(VENV)/.test system-packages
 	@$(PY) -m pytest -n 3 --dist worksteal --cache-clear || { [ $$? = 1 ] && $(PY) -m tests.alone; }
 
-# exhaustive counts, all examples of properties, the service on PostgreSQL: before a release
+# exhaustive counts, cases outside of the day's fifth, all examples of properties, the service on
+# PostgreSQL: before a release
 test-long: $(VENV)/.test system-packages
 	$(PY) -m pytest -n 3 --dist worksteal -m long
 

@@ -2,6 +2,7 @@
 
 import random
 
+import pytest
 import torch
 
 from meshwright.capture import capture_module, interpret
@@ -126,9 +127,11 @@ class Writes(torch.nn.Module):
         return state
 
 
-def test_folding_keeps_the_values_of_any_sequence_of_writes():
+@pytest.mark.rotating
+@pytest.mark.parametrize("first", range(5))
+def test_folding_keeps_the_values_of_any_sequence_of_writes(first):
     shorter = 0
-    for seed in range(60):
+    for seed in range(first, 60, 5):
         x = torch.randn(2, 9)
         module = Writes(seed)
         graph = capture_module(
@@ -136,5 +139,5 @@ def test_folding_keeps_the_values_of_any_sequence_of_writes():
         )
         torch.testing.assert_close(interpret(graph, {"x": x})[graph.outputs[0]], module(x))
         shorter += len(graph.ops) <= 3
-    # most of these states are a copy, a pad or a concat
-    assert shorter > 10
+    # some of these states are a copy, a pad or a concat
+    assert shorter > 1
