@@ -27,7 +27,7 @@ from meshwright_costmodel.curve_constants import Column, CurveConstants
 from meshwright_costmodel.curves import rates_of
 from meshwright_costmodel.least_squares import fit_logs
 from meshwright_costmodel.numeric_guard import computable
-from meshwright_costmodel.predicted_samples import collective_sample_ns, kernel_sample_ns
+from meshwright_costmodel.predicted_samples import collective_samples_ns, kernel_sample_ns
 
 NOISE = 0.15  # chosen: curves have errors for single shapes beyond the measurement noise
 PRIOR_WIDTH = 1.0  # chosen: a relative's constants are correct within a factor of e
@@ -151,7 +151,7 @@ def _predicted_ns(
 ) -> NDArray[np.float64]:
     kernels = [kernel_sample_ns(sample, topology.device, calibration) for sample in samples.kernels]
     links = Interconnect.of(topology, calibration)
-    collectives = [collective_sample_ns(sample, links) for sample in samples.collectives]
+    collectives = collective_samples_ns(samples.collectives, links)
     times: NDArray[np.float64] = np.maximum(np.array([*kernels, *collectives]), 1.0)
     return times
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+
 from meshwright.schema import Calibration, Device, OpClass
-from meshwright.schema.samples import CollectiveSample, KernelKind, KernelSample
-from meshwright_costmodel.collectives import CollectiveCost, Interconnect, collective_lines
+from meshwright.schema.samples import CollectiveKind, CollectiveSample, KernelKind, KernelSample
+from meshwright_costmodel.collectives import CollectiveCost, Extents, Interconnect, collective_lines
 from meshwright_costmodel.curves import Shape, rates_of
 from meshwright_costmodel.operators import op_ns
 
@@ -23,10 +25,19 @@ def kernel_sample_ns(sample: KernelSample, device: Device, calibration: Calibrat
     )  # fmt: skip
 
 
-def collective_sample_ns(sample: CollectiveSample, links: Interconnect) -> float:
-    """The predicted time of a collective that runs in all groups at once, in ns."""
-    lines = collective_lines(sample.kind, sample.extents, links)
-    return CollectiveCost.least_of(lines).ns(float(sample.payload_bytes))
+def collective_samples_ns(
+    samples: Sequence[CollectiveSample], links: Interconnect
+) -> Iterator[float]:
+    """The predicted times of collectives that run in all groups at once, in ns.
+
+    The cost of a kind in a group is computed once for all payloads.
+    """
+    costs: dict[tuple[CollectiveKind, Extents], CollectiveCost] = {}
+    for sample in samples:
+        group = sample.kind, sample.extents
+        if group not in costs:
+            costs[group] = CollectiveCost.least_of(collective_lines(*group, links))
+        yield costs[group].ns(float(sample.payload_bytes))
 
 
 def _shape(sample: KernelSample) -> Shape | None:

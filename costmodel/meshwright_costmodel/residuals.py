@@ -10,7 +10,7 @@ from meshwright.schema.residuals import Residual, Residuals, Sampled
 from meshwright.schema.samples import CollectiveSample, KernelSample, Samples
 from meshwright_costmodel.collectives import Interconnect
 from meshwright_costmodel.numeric_guard import computable
-from meshwright_costmodel.predicted_samples import collective_sample_ns, kernel_sample_ns
+from meshwright_costmodel.predicted_samples import collective_samples_ns, kernel_sample_ns
 
 NS_PER_S = 1e9
 
@@ -28,10 +28,7 @@ def residuals_of(calibration: Calibration, samples: Samples) -> Residuals:
                 _compare(sample, kernel_sample_ns(sample, device, calibration))
                 for sample in samples.kernels
             ),
-            *(
-                _compare(sample, collective_sample_ns(sample, links))
-                for sample in samples.collectives
-            ),
+            *map(_compare, samples.collectives, collective_samples_ns(samples.collectives, links)),
         ]
         ratios: dict[str, list[tuple[float, str]]] = {}
         for result in results:
