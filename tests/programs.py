@@ -8,6 +8,7 @@ commands as a shell does.
 
 from __future__ import annotations
 
+import atexit
 import gc
 import importlib
 import json
@@ -138,6 +139,7 @@ def _control(_process: int) -> socket.socket:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
         ).returncode = 0  # nobody waits for it: no warning at its end
+    atexit.register(control.close)
     return control
 
 

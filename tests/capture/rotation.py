@@ -16,7 +16,7 @@ FIFTHS = 5
 FIFTH = int(os.environ.get("ARCHITECTURES_FIFTH", date.today().toordinal() % FIFTHS))
 
 
-def tested(request: pytest.FixtureRequest, parameter: str) -> set[Any]:
+def values_of_session(request: pytest.FixtureRequest, parameter: str) -> set[Any]:
     """The values of a parameter in the tests of this file that the session runs."""
     return {
         item.callspec.params[parameter]

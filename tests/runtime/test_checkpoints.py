@@ -18,7 +18,7 @@ from meshwright.runtime.torch.parallel_model import Form
 from meshwright.schema import Pipeline
 from meshwright.schema.checkpoint import Checkpoint
 from meshwright.schema.observation import Observation
-from tests.capture.rotation import rotating, tested
+from tests.capture.rotation import rotating, values_of_session
 from tests.runtime.checkpoint_world import (
     LEARNING_RATE,
     RANKS,
@@ -119,7 +119,7 @@ Plans = dict[tuple[str, str], str]
 def moved(request: pytest.FixtureRequest, plans: Plans, folder: Path, service: str) -> Moved:
     """Of the moves that this session tests."""
     moves = []
-    names = {FIRST, *tested(request, "name")}
+    names = {FIRST, *values_of_session(request, "name")}
     for name, (model, before, after, form) in zip(NAMES, MOVES, strict=True):
         if name not in names:
             continue

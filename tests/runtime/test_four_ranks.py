@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from meshwright.schema import Axis, Pin, Pipeline
-from tests.capture.rotation import rotating, tested
+from tests.capture.rotation import rotating, values_of_session
 from tests.runtime.planned import FEW, Run, Wanted, equals_one_process, runs_as_planned, trained
 
 EVERYWHERE = (Axis("node"), Axis("gpu"))
@@ -108,7 +108,7 @@ def runs(
 ) -> dict[str, Run]:
     """Of the cases that this session tests."""
     folder: Path = tmp_path_factory.mktemp("four")
-    names = tested(request, "name")
+    names = values_of_session(request, "name")
     return trained([own for own in CASES if own.name in names], (2, 2), folder, service)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from meshwright.schema import Axis, Pin, Pipeline
-from tests.capture.rotation import rotating, tested
+from tests.capture.rotation import rotating, values_of_session
 from tests.runtime.planned import FEW, Run, Wanted, equals_one_process, runs_as_planned, trained
 
 DOCS = Path(__file__).parents[2] / "docs" / "runtime.md"
@@ -70,7 +70,7 @@ def runs(request: pytest.FixtureRequest, folder: Path, service: str) -> dict[str
     """Of the cases that this session tests."""
     (example,) = re.findall(r"```python\n(.*?)```", DOCS.read_text(), re.DOTALL)
     assert len(example.split("\n\n")[-1].splitlines()) < 10
-    names = {*ALWAYS, *tested(request, "name")}
+    names = {*ALWAYS, *values_of_session(request, "name")}
     chosen = [wanted for wanted in CASES if wanted.name in names]
     return trained(chosen, (2,), folder, service, example)
 

@@ -30,7 +30,7 @@ from meshwright.schema import (
 from meshwright.schema.stage import OwnStep
 from meshwright_solver.planning.planner import plan
 from meshwright_solver.verification.verify import verify_documents
-from tests.capture.rotation import rotating, tested
+from tests.capture.rotation import rotating, values_of_session
 from tests.runtime.jax.devices import ROWS, Case, Outcome, run_devices
 from tests.runtime.jax.models import recipe
 from tests.runtime.planned import expected
@@ -83,7 +83,7 @@ def runs(
 ) -> dict[str, Run]:
     """Of the cases that this session tests."""
     folder: Path = tmp_path_factory.mktemp("jax")
-    names = {FIRST.name, *(wanted.name for wanted in tested(request, "wanted"))}
+    names = {FIRST.name, *(wanted.name for wanted in values_of_session(request, "wanted"))}
     chosen = [wanted for wanted in CASES if wanted.name in names]
     planned = {wanted.name: _planned(wanted, folder) for wanted in chosen}
     (folder / "plan.json").write_bytes(planned[CASES[0].name][0].read_bytes())
