@@ -12,10 +12,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.programs import Program
 from tests.service.builds import python_path
 from tests.service.conftest import ROOT, until
 
 WORKERS = 2
+Process = subprocess.Popen[bytes] | Program
 
 
 @dataclass
@@ -23,8 +25,8 @@ class Cluster:
     """address: of the scheduler. workers: the processes in which tasks run."""
 
     address: str
-    scheduler: subprocess.Popen[bytes]
-    workers: list[subprocess.Popen[bytes]]
+    scheduler: Process
+    workers: list[Process]
 
     def pids(self) -> set[int]:
         return {own.pid for own in self.workers}
@@ -35,14 +37,19 @@ def cluster(folder: Path, *security: str, sources: Path = ROOT) -> Iterator[Clus
     """security: options of `dask scheduler` and `dask worker`. sources: what these import."""
     environment = {**os.environ, "PYTHONPATH": python_path(sources)}
     file = folder / "scheduler.json"
-    begun: list[subprocess.Popen[bytes]] = []
+    begun: list[Process] = []
 
-    def begin(*words: str) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "dask", *words, "--no-dashboard", *security]
+    def begin(*words: str) -> Process:
+        words = (*words, "--no-dashboard", *security)
         with (folder / f"dask-{len(begun)}").open("wb") as log:
-            begun.append(
-                subprocess.Popen(command, cwd=sources, env=environment, stdout=log, stderr=log)
-            )
+            if sources == ROOT:
+                program = Program("dask", words, stdout=log, stderr=log, environment=environment)
+                begun.append(program)
+            else:  # another planner than that which the programs of tests have imported
+                command = [sys.executable, "-m", "dask", *words]
+                begun.append(
+                    subprocess.Popen(command, cwd=sources, env=environment, stdout=log, stderr=log)
+                )
         return begun[-1]
 
     try:

@@ -81,6 +81,7 @@ def submit(table: Table, by: Principal) -> str:
         )
 
 
+@pytest.mark.rotating
 @pytest.mark.parametrize("keys", [1, 20, 100])
 def test_more_keys_give_a_tenant_no_more_turns(table: Table, keys: int) -> None:
     greedy = [of_key(table, f"key {number}", Tenant("greedy")) for number in range(keys)]
