@@ -16,14 +16,14 @@ FIFTHS = 5
 FIFTH = int(os.environ.get("ARCHITECTURES_FIFTH", date.today().toordinal() % FIFTHS))
 
 
-def values_of_session(request: pytest.FixtureRequest, parameter: str) -> set[Any]:
+def values_of_session(request: pytest.FixtureRequest, parameter: str) -> list[Any]:
     """The values of a parameter in the tests of this file that the session runs."""
-    return {
+    return [
         item.callspec.params[parameter]
         for item in request.session.items
         if isinstance(item, pytest.Function) and item.path == request.path
         if hasattr(item, "callspec") and parameter in item.callspec.params
-    }
+    ]
 
 
 def rotating(cases: Iterable[Any], name_of: Callable[[Any], str]) -> Iterator[Any]:
