@@ -144,7 +144,7 @@ def serve(store: str, tmp_path: Path) -> Iterator[Serve]:
             given = {
                 "data_dir": tmp_path,
                 "database_url": store,
-                "poll_s": 0.02,
+                "poll_s": 0.05,  # chosen: a query of an idle worker takes 5 ms of a core
                 "retry_s": 0,
                 **settings,
             }
