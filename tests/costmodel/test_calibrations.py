@@ -3,6 +3,7 @@ from meshwright_costmodel.calibrations import (
     calibration_of,
     datasheet_calibration,
     default_calibration,
+    half_exposed_calibration,
     published_calibration,
     shipped_calibration,
 )
@@ -27,15 +28,24 @@ def test_what_has_no_curves_has_the_data_sheet_s_shares():
     flat, curved = datasheet_calibration(), published_calibration()
     assert not flat.curves
     assert curved.curves
-    for field in ("efficiency", "link_efficiency", "exposed", "launch_ns"):
+    for field in ("efficiency", "link_efficiency", "launch_ns"):
         assert getattr(curved, field) == getattr(flat, field)
 
 
 def test_plans_name_what_came_with_the_planner_by_its_id():
-    for calibration in (datasheet_calibration(), published_calibration()):
+    shipped = datasheet_calibration(), half_exposed_calibration(), published_calibration()
+    for calibration in shipped:
         assert shipped_calibration(calibration.id) == calibration
     other = datasheet_calibration().model_copy(update={"launch_ns": 1})
     assert shipped_calibration(other.id) is None
+
+
+def test_the_default_of_stored_plans_keeps_its_id():
+    half = half_exposed_calibration()
+    assert half.id == "cal_ab876e730642065ac694fa4bcf5ad39cdb4b4ddf28771fa181f6ff5ad8632846"
+    assert half.exposed.once is None
+    assert (half.exposed.parameter_once, half.exposed.gradient_once) == (0.5, 0.5)
+    assert half.curves == published_calibration().curves
 
 
 def test_what_is_given_comes_before_what_a_plan_names_and_that_before_the_default():

@@ -46,6 +46,23 @@ class Exposed(Model):
     gradient: Number = Field(
         ge=0, le=1, description="The exposed share of the time of gradient traffic."
     )
+    once: Number | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="The exposed share of parameter and gradient traffic that occurs once a step "
+        "and not in every microbatch. None: the share of its traffic.",
+    )
+
+    @property
+    def parameter_once(self) -> float:
+        """The exposed share of parameter traffic that occurs once a step."""
+        return self.parameter if self.once is None else self.once
+
+    @property
+    def gradient_once(self) -> float:
+        """The exposed share of gradient traffic that occurs once a step."""
+        return self.gradient if self.once is None else self.once
 
 
 class Fitted(Model):

@@ -5,7 +5,15 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-from meshwright.schema import Calibration, Plan, Request
+from meshwright.schema import Calibration, Exposed, Plan, Request
+
+_HIDDEN = (
+    "parameter gathers and gradient reductions of a microbatch are assumed to hide behind "
+    "computation, half of those of a step too."
+)
+_HALF_HIDDEN = (
+    "half of the parameter gathers and gradient reductions is assumed to hide behind computation."
+)
 
 
 @cache
@@ -26,9 +34,20 @@ def published_calibration() -> Calibration:
     return _read("published")
 
 
+@cache
+def half_exposed_calibration() -> Calibration:
+    """The default before 26 November 2026: its objective counts half of all parameter and gradient
+    traffic."""
+    published = published_calibration()
+    half = Exposed(activation=1.0, parameter=0.5, gradient=0.5)
+    source = published.source.replace(_HIDDEN, _HALF_HIDDEN)
+    return published.model_copy(update={"exposed": half, "source": source})
+
+
 def shipped_calibration(id_: str) -> Calibration | None:
     """The shipped calibration with this id, or None; plan files and the store omit these."""
-    calibrations = (load() for load in (datasheet_calibration, published_calibration))
+    shipped = (published_calibration, half_exposed_calibration, datasheet_calibration)
+    calibrations = (load() for load in shipped)
     return next((calibration for calibration in calibrations if calibration.id == id_), None)
 
 

@@ -173,8 +173,10 @@ def cost_of(
         step_ns=items.compute_ns + sum(exposed.values()),
         objective_ns=items.compute_ns
         + (items.activation_ns - items.hidden_ns) * shares.activation
-        + (items.gather_ns + items.host_up_ns) * shares.parameter
-        + (items.reduction_ns + items.host_down_ns) * shares.gradient
+        + (items.gather_ns - items.gather_once_ns + items.host_up_ns) * shares.parameter
+        + items.gather_once_ns * shares.parameter_once
+        + (items.reduction_ns - items.reduction_once_ns + items.host_down_ns) * shares.gradient
+        + items.reduction_once_ns * shares.gradient_once
         + items.host_ns,
         compute_ns=items.compute_ns,
         communication_ns=moved,

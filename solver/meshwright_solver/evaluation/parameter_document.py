@@ -91,7 +91,7 @@ def _spread_redistributions(
     model, row = models.parameter(value), np.array([items.codes])
     steps = steps_of(models, value, model.value_moves, model.spread_path(row), order)
     if steps:
-        counted_ns = items.spread_ns * models.problem.calibration.exposed.parameter
+        counted_ns = items.spread_ns * models.problem.calibration.exposed.parameter_once
         yield Redistribution(
             tensor=UNNAMED, op=None, traffic="parameter", per_step=steps,
             ns=items.spread_ns, counted_ns=counted_ns,
@@ -122,10 +122,11 @@ def _target_redistributions(
     moves, paths = model.gradient_moves, model.reduction_paths(row, needed)
     often, once = (steps_of(models, value, moves, path, order) for path in paths)
     if often or once:
-        ns = items.reductions_ns[target]
+        ns, once_ns = items.reductions_ns[target], items.reductions_once_ns[target]
+        counted_ns = (ns - once_ns) * exposed.gradient + once_ns * exposed.gradient_once
         yield Redistribution(
             tensor=UNNAMED, op=None, traffic="gradient", backward=often, per_step=once,
-            ns=ns, counted_ns=ns * exposed.gradient,
+            ns=ns, counted_ns=counted_ns,
         )  # fmt: skip
 
 
@@ -144,7 +145,7 @@ def _gathered_rows(
         ns=rows.ns,
         to=parameter_layouts(models, value, codes, order)[0],
     )
-    counted_ns = rows.ns * models.problem.calibration.exposed.gradient
+    counted_ns = rows.ns * models.problem.calibration.exposed.gradient_once
     yield Redistribution(
         tensor=UNNAMED, op=None, traffic="gradient", per_step=(step,),
         ns=rows.ns, counted_ns=counted_ns,

@@ -111,7 +111,7 @@ class _Lowering:
         self.edges: list[CostEdge | Projection] = []
         self.out = Lowered(CostGraph((), ()), models, {}, {}, {}, {}, {}, {}, {})
         problem = models.problem
-        self.per_step = problem.microbatches * problem.calibration.exposed.activation
+        self.per_step = problem.microbatches * problem.exposed.activation
         self._limit_bytes = problem.moved_bytes
         self._ops: dict[Hashable, OpContent] = {}
         self._rests: dict[Hashable, RestContent] = {}
@@ -265,7 +265,7 @@ class _Lowering:
         key = ("looked up", *self.key_of.each([cost, reader.model, reader.choices]))
 
         def build() -> Table:
-            exposed = self.models.problem.calibration.exposed
+            exposed = self.models.problem.exposed
             elements = reader.model.looked_up_bytes(reader.choices) / model.element_bytes.value
             return cost + model.lookup_times(model.states, elements).exposed(exposed), memory
 
@@ -283,7 +283,7 @@ class _Lowering:
         def build() -> Table:
             elements = reader.model.looked_up_bytes(reader.choices) / model.element_bytes.value
             rows, is_sparse = model.row_gradients(needed, elements), model.is_sparse(model.states)
-            moved_ns = rows.gather_ns * self.models.problem.calibration.exposed.gradient
+            moved_ns = rows.gather_ns * self.models.problem.exposed.gradient_once
             return (
                 cost + np.where(is_sparse[:, None], moved_ns, 0.0)
                 + model.row_update_ns(model.states, rows),
@@ -306,9 +306,8 @@ class _Lowering:
         if content is None:
             space = producer.model.outputs[port].space
             assert space is not None
-            content = self._rests[key] = self._rest(
-                space, states, backward_need, self.models.counted(value)
-            )
+            counted = self.models.counted(value, self.models.problem.exposed)
+            content = self._rests[key] = self._rest(space, states, backward_need, counted)
         self.edges.append(projection)
         self.out.rest_states[value.root] = states
         self.out.rest_node[value.root] = self._add(value, content)
@@ -382,7 +381,7 @@ class _Lowering:
         again: bool,
     ) -> ReadContent:
         models, space, rest = self.models, content.space, content.states
-        counted = models.counted(value)
+        counted = models.counted(value, models.problem.exposed)
         states = models.shared(
             ("read", self.key_of(space), *((self.key_of(model), k) for model, k in readers), again),
             lambda: self._read_states(space, readers, again),

@@ -13,6 +13,7 @@ from math import inf
 
 from meshwright.schema import (
     Calibration,
+    Exposed,
     Graph,
     Link,
     Op,
@@ -53,7 +54,8 @@ class Problem:
     sent to the next stage, which sends back their gradients. whole: the unfolded graph, where
     `graph` is folded. remade: recomputed ops, with the segments of the whole graph. copies:
     interleaved microbatches. spare_bytes: memory reserved for transient memory. moved_bytes: limit
-    on the bytes of one gathered or reduced tensor. loads: expert dims with uneven loads.
+    on the bytes of one gathered or reduced tensor. loads: expert dims with uneven loads. counted:
+    the shares of traffic that a search counts, where they are not the calibration's.
     """
 
     graph: Graph
@@ -73,6 +75,7 @@ class Problem:
     moved_bytes: float = inf
     loads: ExpertLoads = EVEN
     copies: int = 1
+    counted: Exposed | None = None
 
     @cached_property
     def gradients(self) -> int:
@@ -84,6 +87,11 @@ class Problem:
         return sum(
             tensor.role == "parameter" and tensor.name in trained for tensor in graph.tensors
         )
+
+    @property
+    def exposed(self) -> Exposed:
+        """The shares of traffic that a search counts."""
+        return self.counted or self.calibration.exposed
 
     @property
     def rounds(self) -> int:

@@ -17,7 +17,8 @@ from meshwright_solver.stage.infeasible_answer import why_none
 from meshwright_solver.stage.mesh_search import MeshSearch
 from meshwright_solver.stage.mesh_space import MeshSpaces
 from meshwright_solver.stage.plan_notes import plan_notes
-from meshwright_solver.stage.simplify import simplified
+from meshwright_solver.stage.recompute.candidates import FULL
+from meshwright_solver.stage.simplify import Simplified, simplified
 from meshwright_solver.strategies.fusion import buckets_of
 from meshwright_solver.strategies.parameter_owners import with_owners
 from meshwright_solver.strategies.parameter_states import OPTIMIZER_SHARD_BYTES
@@ -95,8 +96,28 @@ def _simplified_answer(
     budget = search.simplicity_budget(best)
     if budget is not None:
         simple = simplified(best, spaces.request.budget.simplicity, budget)
-        best = simple if _fits(spaces.plans.of(simple)) else best
+        best = best if simple is None else _simple_enough(best, simple, spaces)
     return _plain_answer(outcomes, spaces, search.progress.history, best, write)
+
+
+def _simple_enough(best: MeshOutcome, simple: Simplified, spaces: MeshSpaces) -> MeshOutcome:
+    """The simplified outcome, unless its step is too much longer or it leaves too little memory."""
+    plan = spaces.plans.of(best)
+    before_ns, most_bytes = (
+        plan.cost.step_ns,
+        max(plan.memory_bytes.total, FULL * plan.memory_bytes.capacity),
+    )
+    plan = spaces.plans.of(simple.outcome)
+    after_ns = plan.cost.step_ns
+    if after_ns > before_ns * (1 + spaces.request.budget.simplicity):
+        return best
+    if plan.memory_bytes.total > min(most_bytes, plan.memory_bytes.capacity):
+        return best
+    differs_ms = round((after_ns - before_ns) / 1e6, 3)
+    times = f"{abs(differs_ms):.3f} ms {'less' if differs_ms > 0 else 'more'} a step"
+    before = f"takes {times}" if differs_ms else "takes as long"
+    note = f"simpler than the plan found before, which {before}: {simple.gained}"
+    return replace(simple.outcome, notes=(*best.notes, note))
 
 
 def _plain_answer(

@@ -160,11 +160,12 @@ class MeshSearch:
     ) -> SearchBudget:
         """Report the next step; the budget of its engine, an equal share of the remaining time."""
         best_ns = min((outcome.outcome.cost_ns for outcome in outcomes), default=inf)
+        known_ns = min(best_ns, self.progress.best_ns)
         self.progress.start_phase(
             f"{shown(mesh)}, {self.spaces.problem.microbatches} microbatch(es)",
             done=done,
             total=steps,
-            incumbent_ns=best_ns if best_ns < inf else None,
+            incumbent_ns=known_ns if known_ns < inf else None,
         )
         left_s = self._deadline.left_s()
         return SearchBudget(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from math import isfinite
+from math import inf, isfinite
 
 from meshwright.schema import Mesh, Progress
 from meshwright_solver.folding.mesh_outcome import History
@@ -20,6 +20,11 @@ class SearchProgress:
         self.history = history
         self._report = report
         self._phase = Progress(phase="starting", done=0, total=1)
+
+    @property
+    def best_ns(self) -> float:
+        """The objective of the best plan so far; inf without any."""
+        return self.history.findings[-1].cost_ns if self.history.findings else inf
 
     def start_phase(
         self, phase: str, *, done: int, total: int, incumbent_ns: float | None = None

@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf
+from typing import NamedTuple
 
 import numpy as np
 
@@ -105,14 +106,22 @@ def simpler(
     return None
 
 
-def simplified(best: MeshOutcome, tolerance: float, budget: SearchBudget) -> MeshOutcome:
-    """The simplest plan on the mesh of the best that costs at most `tolerance` more, relative."""
+class Simplified(NamedTuple):
+    """An outcome with a simpler choice, and the simplification in words."""
+
+    outcome: MeshOutcome
+    gained: str
+
+
+def simplified(best: MeshOutcome, tolerance: float, budget: SearchBudget) -> Simplified | None:
+    """The simplest choice on the mesh of the best that costs at most `tolerance` more, relative;
+    None where none is found."""
     choice = best.outcome.choice
     if choice is None or best.unfolding is None:
-        return best
+        return None
     simple = simpler(best.unfolding, choice, tolerance, budget)
     if simple is None:
-        return best
+        return None
     extra_ns = simple.cost_ns - best.outcome.cost_ns
     outcome = replace(
         best.outcome,
@@ -120,10 +129,8 @@ def simplified(best: MeshOutcome, tolerance: float, budget: SearchBudget) -> Mes
         cost_ns=simple.cost_ns,
         memory_bytes=simple.memory_bytes,
     )
-    less = f", whose objective is {extra_ns / 1e6:.3f} ms less" if extra_ns > 0 else ""
-    note = f"simpler than the cheapest plan found before{less}: {simple.gained}"
-    return replace(
-        best, outcome=outcome, notes=(*best.notes, note), simplicity_ns=max(0.0, extra_ns)
+    return Simplified(
+        replace(best, outcome=outcome, simplicity_ns=max(0.0, extra_ns)), simple.gained
     )
 
 

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 from math import inf
 
-from meshwright.schema import Answer, InvalidInput, Mesh, RecomputePolicy, Request, TooLarge
+from meshwright.schema import (
+    Answer,
+    Exposed,
+    InvalidInput,
+    Mesh,
+    RecomputePolicy,
+    Request,
+    TooLarge,
+)
 from meshwright.schema.garbage_collection import uncollected
 from meshwright_solver.common.deadline import Deadline
 from meshwright_solver.constraints.meshes import meshes_of
@@ -17,6 +26,7 @@ from meshwright_solver.folding.unroll import NotAlikeError
 from meshwright_solver.problem.recomputed_ops import RecomputedOps
 from meshwright_solver.stage.answer import MemoryMiss, Write, answer_of, answer_so_far
 from meshwright_solver.stage.best_so_far import Best, Keep
+from meshwright_solver.stage.exposed_shares import faster_answer
 from meshwright_solver.stage.memory_retries import Room, plan_within_memory
 from meshwright_solver.stage.memory_tradeoff import plans_along_prices
 from meshwright_solver.stage.mesh_search import Floors, MeshSearch
@@ -27,7 +37,9 @@ from meshwright_solver.stage.recompute.candidates import FULL, POLICIES, PolicyT
 from meshwright_solver.stage.recompute.tradeoff import descend, ladder
 from meshwright_solver.stage.request_check import check
 from meshwright_solver.stage.search_progress import Report, SearchProgress
-from meshwright_solver.stage.stage_position import StagePosition
+from meshwright_solver.stage.stage_position import ALONE, StagePosition
+
+COARSE_AXES = 2  # chosen: one axis a level of most clusters; a third takes five times as long
 
 
 class StageSearch:
@@ -57,29 +69,55 @@ class StageSearch:
         self._answers: dict[Hashable, Answer] = {}
 
     def answer(self) -> Answer:
-        """The fastest plan of all that are tried, or why there is none."""
+        """The fastest plan of all that are tried, or why there is none.
+
+        A whole graph is tried on coarse meshes first, where a search takes a fraction of the time;
+        what is about as fast as the best there is searched on all meshes.
+        """
+        axes = self._request.budget.max_axes
+        is_coarse = self._position is not ALONE or axes <= COARSE_AXES
+        if is_coarse or self._request.recompute.policy == "ops":
+            return self._trials(axes).best()
+        coarse = self._trials(COARSE_AXES)
+        if coarse.best().plan is None:
+            return self._trials(axes).best()
+        fine = PolicyTrials()
+        for policy, count in coarse.promising():
+            if not self._deadline.is_over() or not fine.tries:
+                fine.add(policy, count, self._planned(policy, count, axes))
+        return coarse.refined(fine)
+
+    def _trials(self, axes: int) -> PolicyTrials:
+        """Plans by policy and number of microbatches, on meshes of at most so many axes.
+
+        A policy gets more microbatches while its plans do not fit, or may become faster.
+        """
         policy = self._request.recompute.policy
         tries = PolicyTrials()
         first: RecomputePolicy = "none" if policy == "auto" or policy == "ops" else policy
+        is_open = {first: True} | {other: True for other in POLICIES if policy == "auto"}
         for count in microbatch_counts(self._request):
             try:
-                answer = self._plan(self._variants.recompute(first, count), count)
+                answer = self._planned(first, count, axes) if is_open[first] else None
             except InvalidInput:
                 if count == 1 or self._request.setup.microbatches is not None:
                     check(self._request)  # names the op of the request's graph
                     raise
                 break  # the graph cannot be run at so small a batch
-            tries.add(first, count, answer)
-            if policy == "auto" and self._is_short_of_memory(answer) and not tries.has_recomputed:
+            if answer is not None:
+                is_open[first] = tries.add(first, count, answer)
+            if policy == "auto" and (answer is None or self._is_short_of_memory(answer)):
                 for other in POLICIES:
-                    recompute = self._variants.recompute(other, count)
-                    tries.add(other, count, self._plan(recompute, count))
-            if policy == "ops" and self._is_short_of_memory(answer):
+                    if is_open[other]:
+                        is_open[other] = tries.add(other, count, self._planned(other, count, axes))
+            if policy == "ops" and answer is not None and self._is_short_of_memory(answer):
                 self._add_op_by_op(count, answer, tries)
-                answer = tries.best()
-            if answer.infeasible is None or answer.infeasible.constraint != "memory":
+            if not is_open[first] or self._deadline.is_over():
                 break
-        return tries.best()
+        return tries
+
+    def _planned(self, policy: RecomputePolicy, count: int, axes: int) -> Answer:
+        return self._plan(self._variants.recompute(policy, count), count, axes)
 
     def priced(self, policy: RecomputePolicy, most: int) -> list[FoldedPlan]:
         """Plans along the price of memory, as `price_stage` describes them."""
@@ -108,7 +146,8 @@ class StageSearch:
         """Add plans that recompute more and more ops. plain: the answer with none."""
 
         def step_ns(recompute: RecomputedOps) -> float:
-            answer = self._plan(recompute, count) if recompute else plain
+            axes = self._request.budget.max_axes
+            answer = self._plan(recompute, count, axes) if recompute else plain
             if recompute:
                 tries.add("ops", count, answer, len(recompute.again))
             return inf if answer.plan is None else answer.plan.cost.step_ns
@@ -116,24 +155,38 @@ class StageSearch:
         rungs = ladder(*self._variants.original(count), self._request.recompute.blocks)
         descend(rungs, step_ns, lambda: not self._deadline.is_over())
 
-    def _plan(self, recompute: RecomputedOps, count: int) -> Answer:
+    def _plan(self, recompute: RecomputedOps, count: int, axes: int) -> Answer:
         """The answer with these ops recomputed; computed once for policies that agree on them."""
-        terms = count, recompute.again, frozenset(recompute.segment_of.items())
+        terms = count, recompute.again, frozenset(recompute.segment_of.items()), axes
         if terms not in self._answers:
-            self._answers[terms] = self._plan_within_memory(recompute, count)
+            first = self._plan_within_memory(recompute, count, axes, None)
+            self._answers[terms] = self._faster(first, recompute, count, axes)
             self._best.add(self._answers[terms])
             self._best.offer()
         return self._answers[terms]
 
-    def _plan_within_memory(self, recompute: RecomputedOps, count: int) -> Answer:
+    def _faster(self, first: Answer, recompute: RecomputedOps, count: int, axes: int) -> Answer:
+        """The answer, or a faster one that counts other shares of traffic."""
+        is_coarse = self._position is ALONE and axes <= COARSE_AXES
+        if not is_coarse or self._deadline.is_over():
+            return first
+        self._best.add(first)
+        return faster_answer(
+            first, lambda shares: self._plan_within_memory(recompute, count, axes, shares)
+        )
+
+    def _plan_within_memory(
+        self, recompute: RecomputedOps, count: int, axes: int, shares: Exposed | None
+    ) -> Answer:
+        """shares: that the search counts, in place of the calibration's."""
         cursor = self._variants.folding(recompute)
         floors: Floors = {}
 
         def search(room: Room) -> Answer | MemoryMiss:
             while True:
                 try:
-                    spaces = self._spaces(cursor.folding, count, recompute, room)
-                    return self._search_meshes(spaces, room, floors)
+                    spaces = self._spaces(cursor.folding, count, recompute, room, shares)
+                    return self._search_meshes(spaces, axes, room, floors)
                 except NotAlikeError:
                     cursor.fold_less()
 
@@ -142,29 +195,43 @@ class StageSearch:
         return plan_within_memory(search, limit_bytes, self._position.spare_bytes)
 
     def _spaces(
-        self, folding: Folding, count: int, recompute: RecomputedOps, room: Room
+        self,
+        folding: Folding,
+        count: int,
+        recompute: RecomputedOps,
+        room: Room,
+        shares: Exposed | None = None,
     ) -> MeshSpaces:
         problem = self._variants.problem(folding.graph, count, recompute, room)
+        problem = replace(problem, counted=shares)
         return MeshSpaces(self._request, folding, problem, self._deadline)
 
     @uncollected
-    def _search_meshes(self, spaces: MeshSpaces, room: Room, floors: Floors) -> Answer | MemoryMiss:
+    def _search_meshes(
+        self, spaces: MeshSpaces, most_axes: int, room: Room, floors: Floors
+    ) -> Answer | MemoryMiss:
         """Search all meshes; those of fewer axes if the tables of all finer ones are too large."""
-        if room != Room():
-            self._history = History(self._history.started)  # earlier plans do not fit
-        progress = SearchProgress(self._history, self._report)
+        by_objective = spaces.problem.counted is None
+        if not by_objective:
+            history = History(self._history.started)  # of other costs than the objective
+        elif room != Room():
+            history = self._history = History(self._history.started)  # earlier plans do not fit
+        else:
+            history = self._history
+        progress = SearchProgress(history, self._report)
         search = MeshSearch(
             spaces,
             progress,
             tolerance=self._position.tolerance,
             max_labels=self._position.max_labels,
             floors=floors,
-            offer=lambda outcomes: self._best(
-                lambda: self._so_far(outcomes(), spaces, progress.history)
+            offer=lambda outcomes: (
+                by_objective
+                and self._best(lambda: self._so_far(outcomes(), spaces, progress.history))
             ),
         )
         searched: tuple[Mesh, ...] = ()
-        for axes in range(self._request.budget.max_axes, 0, -1):
+        for axes in range(most_axes, 0, -1):
             candidates = self._candidates(axes)
             if candidates == searched:
                 continue

@@ -7,7 +7,7 @@ from dataclasses import InitVar, dataclass, field
 from math import prod
 from typing import Any, TypeVar
 
-from meshwright.schema import Calibration, Mesh, Stage
+from meshwright.schema import Calibration, Exposed, Mesh, Stage
 from meshwright_costmodel.collectives import Interconnect
 from meshwright_costmodel.launch_overhead import launch_ns
 from meshwright_solver.common.arrays import FloatArray, IntArray
@@ -115,6 +115,7 @@ class Models:
                 rows=rows,
                 device=problem.topology.device,
                 calibration=problem.calibration,
+                exposed=problem.exposed,
                 interconnect=self.interconnect,
                 axis_levels=self.ops.axis_levels,
                 gradients=problem.gradients,
@@ -172,18 +173,18 @@ class Models:
 
     def op_cost_ns(self, model: OpModel, choices: IntArray) -> FloatArray:
         """Time of an op in one step by strategy, without redistributions."""
-        exposed = self.problem.calibration.exposed.activation
+        exposed = self.problem.exposed.activation
         return self.problem.microbatches * (
             self.compute_ns(model, choices)
             + own_moves_ns(model, choices, self.interconnect) * exposed
         )
 
-    def counted(self, value: ProblemValue) -> Counted:
-        """The parts of redistributions to the value's readers that the objective includes.
+    def counted(self, value: ProblemValue, exposed: Exposed) -> Counted:
+        """The parts of redistributions to the value's readers that a sum with the shares `exposed`
+        includes.
 
         Casts of parameters move ahead of their readers, as parameters do.
         """
-        exposed = self.problem.calibration.exposed
         made_by = value.producer[0] if value.producer is not None else None
         if made_by not in self.values.weight_casts or not exposed.activation:
             return WHOLE

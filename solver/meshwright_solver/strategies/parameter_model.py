@@ -24,7 +24,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.schema import DTYPE_BYTES, Calibration, Device
+from meshwright.schema import DTYPE_BYTES, Calibration, Device, Exposed
 from meshwright_costmodel.collectives import Interconnect, collective_cost
 from meshwright_costmodel.curves import rates_of
 from meshwright_solver.common.arrays import FloatArray, IntArray
@@ -55,12 +55,13 @@ RootedKind = Literal["reduce", "broadcast"]
 class ParameterModel(ParameterStates):
     """Times of a parameter's states; parameters of equal content share one model.
 
-    gradients: number of trained parameters of the whole graph. copies: interleaved microbatches in
-    each of `microbatches`.
+    exposed: the shares of traffic that a search counts. gradients: number of trained parameters of
+    the whole graph. copies: interleaved microbatches in each of `microbatches`.
     """
 
     device: Device
     calibration: Calibration
+    exposed: Exposed
     interconnect: Interconnect
     axis_levels: tuple[int, ...]
     gradients: int = 1
@@ -294,11 +295,12 @@ class ParameterModel(ParameterStates):
 
         gathers: number of gathers in one microbatch, those of the backward pass included.
         """
-        exposed = self.calibration.exposed
+        exposed = self.exposed
         count = self.microbatches
         gather = self.gather_ns(states, needed) * (gathers * count * exposed.parameter)
         per_microbatch, per_step = self.reduce_ns(states, needed)
-        total = gather + (per_microbatch * count + per_step) * exposed.gradient
+        reduction = per_microbatch * (count * exposed.gradient) + per_step * exposed.gradient_once
+        total = gather + reduction
         return np.where(self.forbidden(states, needed), np.inf, total)
 
     def moves_over_limit(
@@ -368,8 +370,8 @@ class ParameterModel(ParameterStates):
 
     def rest_ns(self, states: IntArray) -> FloatArray:
         """(states,): exposed time per step of the update and the spread of its result."""
-        exposed = self.calibration.exposed
-        total = self.update_ns(states) + self.spread_ns(states) * exposed.parameter
+        exposed = self.exposed
+        total = self.update_ns(states) + self.spread_ns(states) * exposed.parameter_once
         if not self.is_any_hosted(states):
             return total
         return total + self.host_times(states).exposed(exposed)

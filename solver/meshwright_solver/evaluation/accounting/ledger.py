@@ -26,7 +26,8 @@ class LedgerTotals(NamedTuple):
     """Sums of a ledger for one step.
 
     Times are of compute on devices, of communication by kind, of the part of activations that the
-    objective leaves out (hidden), of hosts, and of the links from hosts
+    objective leaves out (hidden), of the parts of gathers and reductions that occur once a step, of
+    hosts, and of the links from hosts
     (up) and to them (down). Bytes are on one device, of values, gradients, optimizer state and
     saved activations, and in the share of the device in host memory.
     """
@@ -36,6 +37,8 @@ class LedgerTotals(NamedTuple):
     hidden_ns: float = 0.0
     gather_ns: float = 0.0
     reduction_ns: float = 0.0
+    gather_once_ns: float = 0.0
+    reduction_once_ns: float = 0.0
     host_ns: float = 0.0
     host_up_ns: float = 0.0
     host_down_ns: float = 0.0
@@ -79,6 +82,8 @@ class Ledger:
                 [ns for item in parameters for ns in (item.spread_ns, *item.gathers_ns)]
             ),
             reduction_ns=fsum([ns for item in parameters for ns in item.reductions_ns]),
+            gather_once_ns=fsum([item.spread_ns for item in parameters]),
+            reduction_once_ns=fsum([ns for item in parameters for ns in item.reductions_once_ns]),
             host_ns=fsum([item.host_ns for item in parameters]),
             host_up_ns=fsum([item.up_ns for item in parameters]),
             host_down_ns=fsum([item.down_ns for item in parameters]),
@@ -174,7 +179,7 @@ class _Bookkeeping:
             read,
             readers,
             value.kept,
-            self.models.counted(value),
+            self.models.counted(value, self.models.problem.calibration.exposed),
         )
 
     def _parameter(self, value: ProblemValue) -> ParameterItems:

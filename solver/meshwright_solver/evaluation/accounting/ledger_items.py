@@ -91,10 +91,11 @@ class ParameterItems(NamedTuple):
     """Parameter in a state.
 
     targets: states that it is gathered to and its gradient is reduced from: the state that readers
-    share, or one per reader. gathers_ns, reductions_ns: per step, by target. to_readers:
-    redistributions from the shared state; None if nothing moves. host_ns, up_ns, down_ns: per step,
-    of hosts and of the links from and to them. rows: of a sparse gradient. dealt: ownership of the
-    optimizer state by one device of a group; bytes are then the mean.
+    share, or one per reader. gathers_ns, reductions_ns: per step, by target. reductions_once_ns:
+    the part of the reductions that occurs once a step. to_readers: redistributions from the shared
+    state; None if nothing moves. host_ns, up_ns, down_ns: per step, of hosts and of the links from
+    and to them. rows: of a sparse gradient. dealt: ownership of the optimizer state by one device
+    of a group; bytes are then the mean.
     """
 
     codes: Codes
@@ -104,6 +105,7 @@ class ParameterItems(NamedTuple):
     bytes: ParameterBytes
     gathers_ns: tuple[float, ...]
     reductions_ns: tuple[float, ...]
+    reductions_once_ns: tuple[float, ...]
     to_readers: tuple[RedistributionItem | None, ...]
     host_ns: float
     up_ns: float
@@ -300,19 +302,22 @@ class Items:
             on_host = float(model.host_bytes(states)[0])
             host_ns, up_ns, down_ns = self._host_times(model, states, lookup)
             update_ns = float(model.update_ns(states)[0])
-            reductions_ns = tuple([reduce_ns for _, reduce_ns in pairs])
+            reductions_ns = tuple([reduce_ns for _, reduce_ns, _ in pairs])
+            reductions_once_ns = tuple([once_ns for _, _, once_ns in pairs])
             rows = None
             if lookup is not None and model.is_sparse(states)[0]:
                 rows, update_ns = self._rows(model, states, targets[0], lookup)
                 gradient, reductions_ns = rows.payload_bytes, (rows.ns,)
+                reductions_once_ns = reductions_ns
             items = self._parameters[key] = ParameterItems(
                 codes=codes,
                 targets=targets,
                 update_ns=update_ns,
                 spread_ns=float(model.spread_ns(states)[0]),
                 bytes=ParameterBytes(value, gradient, optimizer, on_host),
-                gathers_ns=tuple([gather_ns for gather_ns, _ in pairs]),
+                gathers_ns=tuple([gather_ns for gather_ns, _, _ in pairs]),
                 reductions_ns=reductions_ns,
+                reductions_once_ns=reductions_once_ns,
                 to_readers=()
                 if read is None
                 else tuple([self.way(model.space, read, state, False) for state in needed]),
@@ -354,7 +359,10 @@ class Items:
             times_ns = [a + float(b[0, 0]) for a, b in zip(times_ns, parts, strict=True)]
         return times_ns[0], times_ns[1], times_ns[2]
 
-    def _target(self, model: ParameterModel, codes: Codes, target: Codes, name: str) -> Pair:
+    def _target(
+        self, model: ParameterModel, codes: Codes, target: Codes, name: str
+    ) -> tuple[float, float, float]:
+        """ns per step of gathers, of reductions, and of the reductions that occur once."""
         states, needed = np.array([codes]), np.array([target])
         count = self.models.problem.rounds
         gathers = 2 if model.trained else 1
@@ -375,7 +383,8 @@ class Items:
                 f"parameter {name!r} rests in the state {codes}, which is coarser than the "
                 f"state {target} that its reader needs"
             )
-        return gather, float(often[0, 0]) * count + float(once[0, 0])
+        once_ns = float(once[0, 0])
+        return gather, float(often[0, 0]) * count + once_ns, once_ns
 
 
 def _owned_state(

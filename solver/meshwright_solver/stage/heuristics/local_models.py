@@ -159,6 +159,7 @@ class LocalModels(Models):
                 rows=whole.rows,
                 device=whole.device,
                 calibration=whole.calibration,
+                exposed=whole.exposed,
                 interconnect=whole.interconnect,
                 axis_levels=whole.axis_levels,
                 gradients=whole.gradients,

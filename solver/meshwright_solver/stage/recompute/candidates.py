@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import inf
 
 from meshwright.schema import Answer, Considered, RecomputePolicy, RequestPatch
+from meshwright_solver.stage.faster_plan import with_faster_plan
 
 # the policies that `auto` tries if memory is short, the cheapest first
 POLICIES: tuple[RecomputePolicy, ...] = ("cheap", "full")
 FULL = 0.95  # chosen: of the memory; a plan that leaves more is not short of it
+# chosen: the share of a step in which nothing computes, from which more microbatches may pay
+WAITING = 0.03
+# chosen: configurations that coarse meshes tell apart no better, and how many are searched again
+NEAR = 1.02
+MOST_PROMISING = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +24,11 @@ class _Try:
     microbatches: int
     answer: Answer
     ops: int | None
+
+    @property
+    def step_ns(self) -> float:
+        """inf without a plan."""
+        return inf if self.answer.plan is None else self.answer.plan.cost.step_ns
 
     @property
     def request_patch(self) -> RequestPatch | None:
@@ -43,31 +55,53 @@ class _Try:
 
 @dataclass(slots=True)
 class PolicyTrials:
-    """has_recomputed: whether there is a plan that recomputes."""
+    """The answers of configurations, in the order in which they were tried."""
 
     tries: list[_Try] = field(default_factory=list)
 
-    @property
-    def has_recomputed(self) -> bool:
-        return any(trial.answer.plan is not None and trial.policy != "none" for trial in self.tries)
-
     def add(
         self, policy: RecomputePolicy, microbatches: int, answer: Answer, ops: int | None = None
-    ) -> None:
-        """ops: the number of recomputed ops, for a policy with several variants."""
+    ) -> bool:
+        """Add an answer; whether the policy may have a faster plan in more microbatches.
+
+        ops: the number of recomputed ops, for a policy with several variants.
+        """
+        before_ns = min((t.step_ns for t in self.tries if t.policy == policy), default=inf)
         self.tries.append(_Try(policy, microbatches, answer, ops))
+        plan, why = answer.plan, answer.infeasible
+        if plan is None:
+            return why is not None and why.constraint == "memory"
+        waited_ns = sum(plan.cost.exposed_ns.values())
+        return plan.cost.step_ns < before_ns and waited_ns > WAITING * plan.cost.step_ns
+
+    def promising(self) -> list[tuple[RecomputePolicy, int]]:
+        """The configurations about as fast as the best, the fastest first. There is a plan."""
+        planned = sorted(self._planned, key=lambda trial: trial.step_ns)
+        near = [t for t in planned if t.step_ns <= NEAR * planned[0].step_ns][:MOST_PROMISING]
+        return [(trial.policy, trial.microbatches) for trial in near]
+
+    def refined(self, fine: PolicyTrials) -> Answer:
+        """The best answer of these trials and of finer ones, with the proof of the finer."""
+        tries = {(trial.policy, trial.microbatches): trial for trial in self.tries}
+        for trial in fine.tries:
+            key = trial.policy, trial.microbatches
+            coarse = tries[key]
+            answer = with_faster_plan(trial.answer, coarse.answer)
+            tries[key] = replace(trial, answer=answer)
+        return PolicyTrials(list(tries.values())).best()
 
     def best(self) -> Answer:
         """The plan with the fastest step, with the other trials; without any, the last answer."""
-        planned = [trial for trial in self.tries if trial.answer.plan is not None]
-        if not planned:
+        if not self._planned:
             return self.tries[-1].answer
-        best = min(
-            planned, key=lambda trial: trial.answer.plan.cost.step_ns if trial.answer.plan else 0
-        )
-        plan = best.answer.plan
-        if plan is None or not any(trial.policy != best.policy for trial in self.tries):
+        best = min(self._planned, key=lambda trial: trial.step_ns)
+        plan, others = best.answer.plan, [trial for trial in self.tries if trial is not best]
+        if plan is None or not others:
             return best.answer
-        others = [trial.considered(plan.cost.step_ns) for trial in self.tries if trial is not best]
-        search = plan.search.model_copy(update={"considered": tuple(others)})
+        considered = tuple(trial.considered(plan.cost.step_ns) for trial in others)
+        search = plan.search.model_copy(update={"considered": considered})
         return best.answer.model_copy(update={"plan": plan.model_copy(update={"search": search})})
+
+    @property
+    def _planned(self) -> list[_Try]:
+        return [trial for trial in self.tries if trial.answer.plan is not None]

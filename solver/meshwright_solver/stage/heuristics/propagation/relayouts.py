@@ -80,7 +80,7 @@ class Meeting:
             source = moves.space.index(produced.reshape(-1, produced.shape[2])).reshape(count)
             source = np.where(source < 0, moves.space.index(rows)[:, None], source)
             problem = models.problem
-            share = problem.microbatches * problem.calibration.exposed.activation
+            share = problem.microbatches * problem.exposed.activation
             cost = share * moves.forward_ns(source, moves.space.index(columns)[None, :])
             # otherwise every sharded value could be masked at no cost and reduced at no cost
             is_masked = ((columns == partial) & (rows[:, None] != partial)).any(axis=2)

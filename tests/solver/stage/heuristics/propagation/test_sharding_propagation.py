@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from meshwright.common.files import read_document
 from meshwright.schema import Budget as RequestBudget
 from meshwright.schema import Graph, Pin, Setup
-from meshwright_costmodel.calibrations import default_calibration
+from meshwright_costmodel.calibrations import half_exposed_calibration
 from meshwright_costmodel.presets import preset
 from meshwright_solver.common.arrays import IntArray
 from meshwright_solver.constraints.meshes import meshes
@@ -282,7 +282,7 @@ def example(
     graph = read_document(GRAPHS / f"{name}.json.gz", Graph)
     devices = preset(topology)
     folded = fold(graph, matching_pins(graph, pins))
-    built = build_problem(folded.graph, devices, Setup(**setup), default_calibration(), 1)
+    built = build_problem(folded.graph, devices, Setup(**setup), half_exposed_calibration(), 1)
     return Models(built, find_values(built), meshes(devices, axes)[0])
 
 
