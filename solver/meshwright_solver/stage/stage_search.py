@@ -75,8 +75,8 @@ class StageSearch:
         what is about as fast as the best there is searched on all meshes.
         """
         axes = self._request.budget.max_axes
-        is_coarse = self._position is not ALONE or axes <= COARSE_AXES
-        if is_coarse or self._request.recompute.policy == "ops":
+        has_coarse = self._candidates(COARSE_AXES) != self._candidates(axes)
+        if not self._is_whole or not has_coarse or self._request.recompute.policy == "ops":
             return self._trials(axes).best()
         coarse = self._trials(COARSE_AXES)
         if coarse.best().plan is None:
@@ -86,6 +86,11 @@ class StageSearch:
             if not self._deadline.is_over() or not fine.tries:
                 fine.add(policy, count, self._planned(policy, count, axes))
         return coarse.refined(fine)
+
+    @property
+    def _is_whole(self) -> bool:
+        """Whether this is the search of a whole graph, and not of a stage or of stated degrees."""
+        return self._position is ALONE and self._request.degrees is None
 
     def _trials(self, axes: int) -> PolicyTrials:
         """Plans by policy and number of microbatches, on meshes of at most so many axes.
@@ -167,8 +172,7 @@ class StageSearch:
 
     def _faster(self, first: Answer, recompute: RecomputedOps, count: int, axes: int) -> Answer:
         """The answer, or a faster one that counts other shares of traffic."""
-        is_coarse = self._position is ALONE and axes <= COARSE_AXES
-        if not is_coarse or self._deadline.is_over():
+        if not self._is_whole or axes > COARSE_AXES or self._deadline.is_over():
             return first
         self._best.add(first)
         return faster_answer(
