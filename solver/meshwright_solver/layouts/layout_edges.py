@@ -28,42 +28,74 @@ KINDS = 9
 _GATHER, _UNEVEN, _EXCHANGE, _REDUCE, _SCATTER = range(1, 6)
 _SLICE, _MASK, _PERMUTE, _ARRIVE = range(6, KINDS + 1)
 
+_MOST_AT_ONCE = 1 << 20  # chosen: orders of states in one array, 8 MiB
 _NOWHERE = 2  # the place of an axis in a rest, beyond the slots
 _compile = njit(cache=True, nogil=True)
 
 
-def _list_layouts(states: IntArray, slots: int, orders: IntArray) -> tuple[IntArray, IntArray]:
-    count, axes = states.shape
-    base = axes + 1
-    keys = np.empty(len(orders), dtype=np.int64)
-    of_state = np.empty(count * len(orders), dtype=np.int64)
-    ranks = np.empty((count * len(orders), axes), dtype=np.int64)
-    count_of_layouts = 0
-    for s in range(count):
-        for k in range(len(orders)):
-            key = 0
-            for a in range(axes):
-                rank = 0
-                if states[s, a] < slots:
-                    for b in range(axes):
-                        rank += states[s, b] == states[s, a] and orders[k, b] < orders[k, a]
-                key = key * base + rank
-            keys[k] = key
-        for key in np.unique(keys):
-            of_state[count_of_layouts] = s
-            for a in range(axes - 1, -1, -1):
-                ranks[count_of_layouts, a] = key % base
-                key //= base
-            count_of_layouts += 1
-    return of_state[:count_of_layouts], ranks[:count_of_layouts]
+def list_layouts(states: IntArray, slots: int, orders: IntArray) -> tuple[IntArray, IntArray]:
+    """State and ranks of every layout: the states in every order of their axes.
+
+    orders: (permutations, axes), the positions of the axes in each.
+    """
+    axes = states.shape[1]
+    weights = (axes + 1) ** np.arange(axes - 1, -1, -1, dtype=np.int64)
+    before = orders[:, None, :] < orders[:, :, None]
+    of_state, keys = [np.empty(0, dtype=np.int64)], [np.empty(0, dtype=np.int64)]
+    step = max(1, _MOST_AT_ONCE // len(orders))
+    for first in range(0, len(states), step):
+        some = states[first : first + step]
+        together = (some[:, None, :] == some[:, :, None]) & (some < slots)[:, :, None]
+        key = np.zeros((len(some), len(orders)), dtype=np.int64)
+        for axis, weight in enumerate(weights.tolist()):
+            ranks = together[:, axis].astype(np.int64) @ before[:, axis].T.astype(np.int64)
+            key += weight * ranks
+        key.sort(axis=1)
+        is_new = np.ones(key.shape, dtype=np.bool_)
+        is_new[:, 1:] = key[:, 1:] != key[:, :-1]
+        of_state.append(first + np.nonzero(is_new)[0])
+        keys.append(key[is_new])
+    return np.concatenate(of_state), np.concatenate(keys)[:, None] // weights % (axes + 1)
 
 
-list_layouts = cast(
-    Callable[[IntArray, int, IntArray], tuple[IntArray, IntArray]], _compile(_list_layouts)
-)
-list_layouts.__doc__ = """State and ranks of every layout: the states in every order of their axes.
+@njit(nogil=True)
+def _distinct(values: IntArray) -> IntArray:
+    """The different values in order, by merges: `np.unique` takes seconds to compile."""
+    count = len(values)
+    ordered, merged = values.copy(), np.empty(count, dtype=np.int64)
+    width = 1
+    while width < count:
+        for low in range(0, count, 2 * width):
+            middle, high = min(low + width, count), min(low + 2 * width, count)
+            i, j = low, middle
+            for k in range(low, high):
+                if i < middle and (j >= high or ordered[i] <= ordered[j]):
+                    merged[k] = ordered[i]
+                    i += 1
+                else:
+                    merged[k] = ordered[j]
+                    j += 1
+        ordered, merged = merged, ordered
+        width *= 2
+    distinct = 0
+    for k in range(count):
+        if k == 0 or ordered[k] != ordered[k - 1]:
+            merged[distinct] = ordered[k]
+            distinct += 1
+    return merged[:distinct]
 
-orders: (permutations, axes), the positions of the axes in each."""
+
+@njit(nogil=True)
+def _place_of(key: int, keys: IntArray) -> int:
+    """The first place of sorted keys with at least this key."""
+    low, high = 0, len(keys)
+    while low < high:
+        middle = (low + high) // 2
+        if keys[middle] < key:
+            low = middle + 1
+        else:
+            high = middle
+    return low
 
 
 @njit(nogil=True)
@@ -86,7 +118,7 @@ def _put(
 
 @njit(nogil=True)
 def _find(keys: IntArray, order: IntArray, key: int) -> int:
-    at = np.searchsorted(keys, key)
+    at = _place_of(key, keys)
     if at < len(keys) and keys[at] == key:
         return int(order[at])
     return -1
@@ -148,7 +180,7 @@ def _sweep(
                 used[rows] = cuts
                 rest[rows] = keys[r] - digits + nowhere
                 rows += 1
-        known = np.unique(rest[:rows])
+        known = _distinct(rest[:rows])
         anywhere = nodes
         nodes += len(known)
         for i in range(rows):
@@ -156,15 +188,19 @@ def _sweep(
             gathered = _find(in_order, order, rest[i] - nowhere + to_whole)
             if gathered >= 0:
                 _put(writes, cursor, edges, r, gathered, first_price + _GATHER, gathered)
-            rest[i] = np.searchsorted(known, rest[i])
+            rest[i] = _place_of(rest[i], known)
             _put(writes, cursor, edges, anywhere + rest[i], r, PLACED, r)
             _put(writes, cursor, edges, r, anywhere + rest[i], first_price + _UNEVEN, r)
         avoiding = np.empty(len(known), dtype=np.int64)
-        for cuts in np.unique(used[:rows]):
-            avoiding.fill(-1)
+        for cuts in range(1 << slots):
+            avoiding[:] = -1
+            is_used = False
             for i in range(rows):
                 if used[i] == cuts:
                     avoiding[rest[i]] = 0
+                    is_used = True
+            if not is_used:
+                continue
             for k in range(len(known)):
                 if avoiding[k] == 0:
                     avoiding[k] = nodes
@@ -186,7 +222,7 @@ def _sweep(
                         low &= places[r, a] <= slots + REPLICATED
                 key = keys[r] - digits
                 if has_offset:
-                    at = np.searchsorted(known, key + nowhere)
+                    at = _place_of(key + nowhere, known)
                     if at < len(known) and known[at] == key + nowhere:
                         price = first_price + (_SCATTER if offset == PARTIAL else _SLICE)
                         _put(writes, cursor, edges, r, anywhere + at, price, r)

@@ -137,7 +137,7 @@ def walk_forward(
         work = max(work, need) + ns[i, 0]
         beside = _send(chains, ops[i, OP_BESIDE], need, ACTIVATION, True, links)
         done[i] = _send(chains, ops[i, OP_AFTER], max(work, beside), ACTIVATION, True, links)
-    _settle(PARAMETER, links)
+    _settle(np.int64(PARAMETER), links)
     return work
 
 
@@ -293,7 +293,7 @@ def walk_backward(
     if with_gradients:
         for k in range(reductions):
             _send(chains, once_chain[k], once_need[k], GRADIENT, True, links)
-    _settle(GRADIENT, links)
+    _settle(np.int64(GRADIENT), links)
     return work
 
 
@@ -345,7 +345,8 @@ def _send(
 ) -> float:
     """End of a chain that starts at `need`, before later activations delay it."""
     if chain != NOTHING:
-        need = _send_all(chains, chain, need, kind, timed, links)
+        # conversions, as constants would make the compiler specialize the function for each
+        need = _send_all(chains, chain, need, np.int64(kind), bool(timed), links)
     return need
 
 
