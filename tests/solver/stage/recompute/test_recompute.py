@@ -89,6 +89,13 @@ def test_auto_recomputes_only_where_memory_is_short() -> None:
     assert alone is None or found.cost.step_ns <= alone.cost.step_ns
 
 
+def test_auto_recomputes_in_more_microbatches_too() -> None:
+    """Here `none` fits at two microbatches for the first time; at one, `cheap` does."""
+    found = planned(layered(3), "auto", 470_000, microbatches=None)
+    tried = [own.configuration for own in found.search.considered]
+    assert "recompute cheap, 2 microbatches" in tried
+
+
 @pytest.mark.parametrize("share", [0.6, 0.8, 0.95])
 def test_segments_of_different_size_keep_the_memory(share: float) -> None:
     """The search knows the mean of segments, the limit holds for the largest."""
