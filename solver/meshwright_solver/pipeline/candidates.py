@@ -41,7 +41,7 @@ class Option:
     """A configuration with its cuts, its estimate and, once its stages are planned, their plans.
 
     axes: of the meshes of the estimate. estimated: returns the estimate; only the first call costs
-    time. refused: the reason for no plans.
+    time. refused: the reason for no plans. error: the step of plans like this over their estimates.
     """
 
     configuration: Configuration
@@ -50,6 +50,7 @@ class Option:
     estimated: Callable[[], Estimate]
     plans: StagePlans | None = None
     refused: Infeasible | None = None
+    error: float = 1.0
 
     @property
     def estimate(self) -> Estimate:
@@ -65,7 +66,7 @@ class Option:
 
     @property
     def ns(self) -> float:
-        return self.estimated_ns if self.plans is None else self.plans.ns
+        return self.error * self.estimated_ns if self.plans is None else self.plans.ns
 
     @property
     def policies(self) -> tuple[RecomputePolicy, ...]:

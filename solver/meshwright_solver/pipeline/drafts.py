@@ -140,20 +140,27 @@ class Drafts:
         return sorted(looked, key=lambda group: group.at_best_ns)
 
     def begin(
-        self, groups: Sequence[DraftGroup], deadline: Deadline, enough: float = np.inf
+        self,
+        groups: Sequence[DraftGroup],
+        deadline: Deadline,
+        enough: float = np.inf,
+        beaten_ns: float = np.inf,
+        estimated: Callable[[Sequence[DraftGroup]], None] = lambda _: None,
     ) -> list[DraftGroup]:
         """Draft and estimate groups in their order; return the drafted groups.
 
-        It ends when `enough` groups have options, or the rest cannot be better.
+        It ends when `enough` groups have options, or the rest cannot be better than another one or
+        than a step of `beaten_ns`. estimated: called with the groups of each batch.
         """
         done: list[DraftGroup] = []
         while len(done) < len(groups) and not deadline.is_over() and enough > 0:
-            best_ns = min((group.ns for group in done), default=np.inf)
+            best_ns = min([beaten_ns, *(group.ns for group in done)])
             rest = groups[len(done) : len(done) + _AT_ONCE]
             rest = [group for group in rest if group.at_best_ns <= _WORTH * best_ns]
             if not rest or rest[0].at_best_ns == np.inf:
                 break
             self._draft(rest, deadline)
+            estimated(rest)
             done += rest
             enough -= sum(bool(group.options) for group in rest)
         return done

@@ -15,11 +15,13 @@ from meshwright.schema import Answer, InvalidInput, Pipeline, Request, RequestPa
 from meshwright_solver.common.deadline import Deadline
 from meshwright_solver.pipeline.draft import on_meshes, within
 from meshwright_solver.pipeline.shared_context import Searches, SharedContext
+from meshwright_solver.stage.best_so_far import Best
+from meshwright_solver.stage.request_patches import of_wider_request
 from meshwright_solver.stage.stage_planner import plan_stage
 
 Planned = Callable[[Request], Answer]
 
-_SHARE = 0.3  # chosen: share of the time for the plan without a pipeline
+_SHARE = 0.4  # chosen: share of the remaining time for each search without a pipeline
 _FAR_AHEAD = 1.1  # chosen: finer meshes seldom gain so much
 _UNSURE = 1.05  # measured: estimates of pipelines near the memory limit are up to 4 % too low
 
@@ -27,41 +29,63 @@ _UNSURE = 1.05  # measured: estimates of pipelines near the memory limit are up 
 class SingleStagePlan:
     """The search for the plan without a pipeline, in another process if there is an executor.
 
-    The search on the coarsest meshes, of `axes` axes, starts at once; the search on the finest
-    starts only if it may win.
+    The search on the coarsest meshes, of `axes` axes, starts at once. `expect` starts the search on
+    the finest meshes if it may win, and `best` at the latest. Each answer is offered to `best`.
     """
 
-    def __init__(self, searches: Searches, axes: int, deadline: Deadline) -> None:
+    def __init__(self, searches: Searches, axes: int, deadline: Deadline, best: Best) -> None:
         self._searches = searches
         self._deadline = deadline
         self._axes = axes
         self._finest_axes = searches.shared.request.budget.max_axes
+        self._best = best
         self._on_coarsest = self._start(axes)
+        if searches.executor is None:
+            self._coarse  # noqa: B018  it has ended: offer its plan
         self._on_finest: Callable[[], Answer] | None = None
 
-    @cached_property
-    def _coarse(self) -> Answer:
-        return self._on_coarsest()
+    @property
+    def ns(self) -> float:
+        """The step of the plan on the coarsest meshes; infinite without one. It waits for it."""
+        plan = self._coarse.plan
+        return np.inf if plan is None else plan.cost.step_ns
 
     def expect(self, pipeline_ns: float) -> None:
-        """Start the search on the finest meshes in another process if it may win.
+        """Start the search on the finest meshes if there is a plan on coarser ones that may win.
 
-        pipeline_ns: the estimated step of the best pipeline.
+        pipeline_ns: the optimistic step of the best pipeline.
         """
-        if self._searches.executor is not None and not self._is_beaten(_UNSURE * pipeline_ns):
+        if self._coarse.plan is not None and not self._is_beaten(_UNSURE * pipeline_ns):
             self._on_finest = self._start(self._finest_axes)
 
     def best(self, pipeline_ns: float) -> Answer:
         """The best answer; on the finest meshes too, unless pipelines are far ahead."""
         coarse = self._coarse
-        if self._is_beaten(pipeline_ns):
-            return coarse
-        fine = (self._on_finest or self._start(self._finest_axes))()
+        if self._on_finest is None:
+            if self._is_beaten(pipeline_ns):
+                return coarse
+            self._on_finest = self._start(self._finest_axes)
+        fine = self._fine
         if coarse.plan is None:
             return fine
         if fine.plan is None or coarse.plan.cost.step_ns < fine.plan.cost.step_ns:
             return coarse
         return fine
+
+    @cached_property
+    def _coarse(self) -> Answer:
+        return self._offered(self._on_coarsest())
+
+    @cached_property
+    def _fine(self) -> Answer:
+        assert self._on_finest is not None
+        return self._offered(self._on_finest())
+
+    def _offered(self, answer: Answer) -> Answer:
+        wanted = self._searches.shared.request.pipeline
+        self._best.add(of_wider_request(answer, no_pipeline_patch(wanted)))
+        self._best.offer()
+        return answer
 
     def _is_beaten(self, pipeline_ns: float) -> bool:
         if self._finest_axes <= self._axes:

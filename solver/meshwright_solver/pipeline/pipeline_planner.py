@@ -3,6 +3,8 @@
     1. For every number of pipeline ranks and of microbatches, the whole graph is planned on the
        devices of one rank, on its coarsest mesh, with unlimited memory. Sums over its ops give the
        optimistic step of configurations (`drafts.py`, `draft.py`, `optimistic_step.py`).
+       The plan without a pipeline is searched too, on finer meshes if it may win, and bounds
+       what is worth a draft (`no_pipeline.py`).
     2. In that order, while a configuration may win, the graph is planned along the price of memory,
        for every recompute policy (`draft_plan.py`). For every schedule, cuts balance the time and
        the memory of ops (`cuts.py`). A run of the schedule with the fastest draft plan that fits
@@ -10,7 +12,8 @@
        `schedule_run.py`, `candidates.py`).
     3. The most promising numbers are estimated again on finer meshes.
     4. The most promising configurations are planned stage by stage, equal stages once, and
-       evaluated (`option_planner.py`, `pipeline_cost.py`).
+       evaluated (`option_planner.py`, `pipeline_cost.py`). Their plans tell how far off estimates
+       are, and configurations that then seem faster than the best plan are planned too.
     5. The best of them is planned again on the finest meshes. Stages with free memory recompute
        less (`reduce_recompute.py`). The result is the answer.
 
@@ -25,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -38,7 +42,7 @@ from meshwright.schema import (
     Request,
     Topology,
 )
-from meshwright_solver.common.deadline import Deadline, Stop, never
+from meshwright_solver.common.deadline import ENDLESS, Deadline, Stop, never
 from meshwright_solver.pipeline.candidates import Option, all_considered
 from meshwright_solver.pipeline.configurations import Configuration, configurations
 from meshwright_solver.pipeline.draft import coarsest_axes
@@ -65,7 +69,9 @@ from meshwright_solver.stage.search_progress import Report
 
 # --- how many ---
 _PLANNED = 3  # chosen: options that are planned stage by stage; about a second each
+_MOST_PLANNED = 12  # chosen: the same, where estimates stay below the best plan
 _TIGHT = 3  # chosen: the same if no estimate fits
+_LATE = 8  # chosen: draft groups to find any plan after the end of the time
 _DRAFTED_OF_MIXED = 16  # chosen: draft groups of a mixed cluster, which has hundreds
 _SHARPENED = 4  # chosen: groups with several drafts; two seconds for each kind of device
 # --- how near: shares of the best step that finer meshes may still gain ---
@@ -122,6 +128,7 @@ class _PipelineSearch:
             self.drafts, self.deadline, executor, say=self._say, report=self._report
         )
         self.options: dict[Configuration, Option] = {}
+        self._has_first = False
         self.notes: list[str] = []
 
     def answer(self) -> Answer:
@@ -131,13 +138,13 @@ class _PipelineSearch:
         alone = None
         if self._may_be_alone:
             self._say("no pipeline", 0, 1)
-            alone = SingleStagePlan(self.searches, self._coarsest, self.deadline)
-        options = sorted(self._options(), key=lambda option: option.estimated_ns)
+            alone = SingleStagePlan(self.searches, self._coarsest, self.deadline, self.best)
+        options = sorted(self._options(alone), key=lambda option: option.estimated_ns)
         self.options = {option.configuration: option for option in options}
-        if alone is not None:
-            alone.expect(options[0].ns if options else np.inf)
         promising = self._best_planned(options)
         single = None if alone is None else self._single(alone, promising)
+        if promising is None and (single is None or single.plan is None):
+            promising = self._planned_late()
         if promising is None:
             if single is not None:
                 return single
@@ -154,7 +161,7 @@ class _PipelineSearch:
             ms = single.plan.cost.step_ns / 1e6
             self.notes.append(f"without a pipeline a step takes {ms:.1f} ms")
         self.notes += _idle_notes(self.request.topology, best.configuration)
-        others = [option for option in self.options.values() if option is not best]
+        others = [option for option in self._corrected_options() if option is not best]
         considered = all_considered(others, best.ns, best.memory_bytes)
         plan = document(self.request, self.stages.staged(best), best.plans, considered, self.notes)
         return Answer(plan=self._with_bound(plan))
@@ -165,11 +172,8 @@ class _PipelineSearch:
             alone.best(np.inf if promising is None else promising.ns),
             no_pipeline_patch(self.request.pipeline),
         )
-        self.best.add(single)
         if promising is not None:
             self._report(promising)
-        else:
-            self.best.offer()
         return single
 
     def _reason_for_none(self) -> Infeasible:
@@ -179,7 +183,7 @@ class _PipelineSearch:
     def _with_considered(self, single: Answer) -> Answer:
         assert single.plan is not None
         cost = single.plan.cost
-        others = all_considered(list(self.options.values()), cost.step_ns, cost.memory_bytes.total)
+        others = all_considered(self._corrected_options(), cost.step_ns, cost.memory_bytes.total)
         search = single.plan.search.model_copy(update={"considered": others})
         plan = self._with_bound(single.plan.model_copy(update={"search": search}))
         return single.model_copy(update={"plan": plan})
@@ -203,7 +207,7 @@ class _PipelineSearch:
         groups = self.request.topology.groups
         return max(coarsest_axes(self.request, group) for group in groups)
 
-    def _options(self) -> list[Option]:
+    def _options(self, alone: SingleStagePlan | None) -> list[Option]:
         """The options of all estimated configurations; the promising ones on finer meshes too."""
         groups = self.drafts.groups(configurations(self.request, self.anatomy))
         remaining_s = self.deadline.left_s()
@@ -215,7 +219,12 @@ class _PipelineSearch:
         else:
             enough = np.inf
             in_order = self.drafts.look(groups, estimating)
-        done = self.drafts.begin(in_order, estimating, enough)
+        beaten_ns = np.inf
+        if alone is not None:
+            alone.expect(in_order[0].at_best_ns if in_order else np.inf)
+            beaten_ns = alone.ns
+        self._has_first = beaten_ns < np.inf
+        done = self.drafts.begin(in_order, estimating, enough, beaten_ns, self._plan_first)
         self._say_left_out(groups, done, estimating)
         kinds = len(self.request.topology.groups)
         promising = _promising(done, max(1, _SHARPENED // kinds))
@@ -237,15 +246,22 @@ class _PipelineSearch:
             )
 
     def _best_planned(self, options: Sequence[Option]) -> Option | None:
-        """The best of the most promising options, planned on coarse meshes; None without a plan."""
+        """The best of the most promising options, planned on coarse meshes; None without a plan.
+
+        Estimates are corrected by the errors of the options planned before. Beyond the first few,
+        an option is planned if its corrected estimate is below the best plan.
+        """
         planned: list[Option] = []
-        for tried, option in enumerate(_of_all_ranks(options)):
+        tried = 0
+        for option in _of_all_ranks(options):
             best_ns = min((other.ns for other in planned), default=np.inf)
-            if planned and (tried >= _PLANNED or self.deadline.is_over()):
+            if planned and (tried >= _MOST_PLANNED or self.deadline.is_over()):
                 break
-            if option.estimated_ns > AS_GOOD * best_ns:
+            may_win = option.estimated_ns * self._error(option, planned) < best_ns
+            if option.estimated_ns > AS_GOOD * best_ns or (tried >= _PLANNED and not may_win):
                 continue
-            self._say(str(option.configuration), tried, _PLANNED)
+            self._say(str(option.configuration), tried, max(_PLANNED, tried + 1))
+            tried += 1
             option = self.options[option.configuration] = self.stages.coarse(option, best_ns)
             if option.plans is not None:
                 planned.append(option)
@@ -254,6 +270,56 @@ class _PipelineSearch:
             elif self.deadline.is_over():
                 break
         return planned[0] if planned else None
+
+    def _error(self, option: Option, planned: Sequence[Option]) -> float:
+        """The least ratio of a plan's step to its estimate, of plans with as many ranks; else 1."""
+        ranks = option.configuration.ranks
+        ratios = [
+            other.ns / other.estimated_ns for other in planned if other.configuration.ranks == ranks
+        ]
+        return min(ratios, default=1.0)
+
+    def _corrected_options(self) -> list[Option]:
+        """All options, their estimates corrected by the errors of the planned ones."""
+        options = list(self.options.values())
+        planned = [option for option in options if option.plans is not None]
+        return [replace(option, error=self._error(option, planned)) for option in options]
+
+    def _planned_late(self) -> Option | None:
+        """The first option with a plan, if the time was over before any search had a plan.
+
+        A few draft groups of all numbers of ranks are tried without a time limit.
+        """
+        if not self.deadline.is_over():
+            return None
+        budget = self.request.budget.model_copy(update={"seconds": None})
+        unlimited = self.request.model_copy(update={"budget": budget})
+        executor = self.searches.executor
+        drafts = Drafts(Searches(SharedContext(unlimited, self.anatomy), executor), self._say)
+        stages = OptionPlanner(drafts, ENDLESS, executor, say=self._say, report=self._report)
+        groups = drafts.groups(configurations(unlimited, self.anatomy))
+        few = drafts.look(groups[:: max(1, len(groups) // _LATE)], ENDLESS)
+        for group in few:
+            drafts.begin([group], ENDLESS)
+            for option in sorted(group.options, key=lambda option: option.estimated_ns)[:1]:
+                planned = self.options[option.configuration] = stages.coarse(option, np.inf)
+                if planned.plans is not None:
+                    return planned
+        return None
+
+    def _plan_first(self, groups: Sequence[DraftGroup]) -> None:
+        """Plan and offer the best option of the first groups that have any, until one has a plan.
+
+        Without it, a search in which one stage does not fit has no plan before its last part.
+        """
+        options = [option for group in groups for option in group.options]
+        if self._has_first or not options:
+            return
+        option = min(options, key=lambda option: option.estimated_ns)
+        planned = self.stages.coarse(option, np.inf)
+        if planned.plans is not None:
+            self._has_first = True
+            self._report(planned)
 
     def _report(self, option: Option) -> None:
         """Offer an option with stage plans as an answer before the search ends."""

@@ -1,0 +1,78 @@
+"""The first plans of a pipeline search: early, with any time, and none left that seems faster."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright.schema import Budget, Pipeline, Plan, Recompute, Request, Setup, Topology
+from meshwright_solver.planning.planner import plan
+from meshwright_solver.stage.best_so_far import Make
+from tests.solver.layered import layered
+from tests.solver.requests import planned, toy_request
+from tests.solver.small_graphs import topology
+
+
+def _offered(request: Request) -> list[Plan]:
+    """All plans that the search offers, in order."""
+    plans: list[Plan] = []
+
+    def keep(make: Make) -> None:
+        answer = make()
+        if answer is not None and answer.plan is not None:
+            plans.append(answer.plan)
+
+    plan(request, keep=keep)
+    return plans
+
+
+@pytest.fixture(scope="module")
+def only_pipelines() -> Request:
+    """Odd sizes, which no dim divides, in memory for three quarters of the parameters."""
+    graph = layered(6, width=255, batch=4)
+    whole = planned(toy_request(graph=graph, topology=topology(1), setup=Setup(microbatches=4)))
+    memory = whole.cost.memory_bytes
+    small = topology(2, memory_bytes=int((memory.total - memory.reserved) * 0.75))
+    return toy_request(graph=graph, topology=small, pipeline=Pipeline(ranks=None))
+
+
+def test_the_plan_without_a_pipeline_is_offered_first() -> None:
+    request = toy_request(graph=layered(4), topology=topology(4, 2), pipeline=Pipeline(ranks=None))
+    first, *_ = _offered(request)
+    assert first.schedule is None
+
+
+def test_a_pipeline_is_offered_before_the_search_ends_where_one_stage_does_not_fit(
+    only_pipelines: Request,
+) -> None:
+    first, *more = _offered(only_pipelines)
+    assert first.schedule is not None
+    assert more
+
+
+@pytest.mark.parametrize("policy", ["none", "auto"])
+def test_a_search_without_time_still_has_a_plan(only_pipelines: Request, policy: str) -> None:
+    request = only_pipelines.model_copy(
+        update={
+            "budget": Budget(seconds=1e-3),
+            "recompute": Recompute.model_validate({"policy": policy}),
+        }
+    )
+    assert planned(request).schedule is not None
+
+
+@pytest.mark.parametrize("devices", [topology(4, 2), topology(4, flops_per_s=1e12)])
+def test_no_considered_configuration_seems_faster_than_the_plan(devices: Topology) -> None:
+    request = toy_request(
+        graph=layered(6),
+        topology=devices,
+        pipeline=Pipeline(ranks=None),
+        recompute=Recompute(policy="auto"),
+    )
+    answer = planned(request)
+    ratios = [
+        float(entry.why.split()[-2])
+        for entry in answer.search.considered
+        if entry.why.endswith(" times")
+    ]
+    assert ratios
+    assert min(ratios) >= 1
