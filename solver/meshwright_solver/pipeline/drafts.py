@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from itertools import islice
 
 import numpy as np
@@ -20,7 +19,8 @@ from meshwright_solver.common.deadline import Deadline
 from meshwright_solver.pipeline.candidates import CutEstimate, Option
 from meshwright_solver.pipeline.configurations import Configuration
 from meshwright_solver.pipeline.draft import Draft, Drafted, coarsest_axes, plan_draft
-from meshwright_solver.pipeline.draft_plan import DraftPlan, mixed, undominated
+from meshwright_solver.pipeline.draft_group import DraftGroup
+from meshwright_solver.pipeline.draft_plan import mixed, undominated
 from meshwright_solver.pipeline.estimates import EstimateTask
 from meshwright_solver.pipeline.optimistic_step import outlook_ns
 from meshwright_solver.pipeline.rank_placement import Placement, RankShare, parts_of
@@ -32,51 +32,7 @@ Say = Callable[[str, int, int], None]
 _AT_ONCE = 4  # chosen: groups in one batch of drafts
 _SHIFTED = 1.05  # chosen: shifts of cuts between layers seldom gain so much
 _WORTH = 1.1  # chosen: finer meshes seldom gain so much
-
-
-@dataclass(slots=True)
-class DraftGroup:
-    """Configurations of the same ranks and microbatches, with their drafts and options.
-
-    axes: by share, of the finest mesh of its drafts. free: by share, the plan with unlimited
-    memory. ways: draft plans of all shares. at_best_ns: the least optimistic step of the
-    configurations.
-    """
-
-    shares: Placement
-    microbatches: int
-    axes: list[int]
-    configurations: list[Configuration] = field(default_factory=list)
-    free: list[DraftPlan] = field(default_factory=list)
-    ways: list[DraftPlan] = field(default_factory=list)
-    options: list[Option] = field(default_factory=list)
-    at_best_ns: float = 0.0
-
-    @property
-    def ns(self) -> float:
-        return min((option.estimated_ns for option in self.options), default=np.inf)
-
-    @property
-    def ranks(self) -> int:
-        return sum(share.ranks for share in self.shares)
-
-    @property
-    def most_held(self) -> int:
-        """The microbatches in flight on the first rank of 1f1b."""
-        return min(self.ranks, self.microbatches)
-
-    @property
-    def is_drafted(self) -> bool:
-        """Whether every share has draft plans."""
-        return {way.group for way in self.ways} == {share.group for share in self.shares}
-
-    def draft(self, place: int, policy: RecomputePolicy, held: float, axes: int) -> Draft:
-        groups = tuple(sorted(share.group for share in self.shares))
-        return Draft(self.shares[place], groups, policy, self.microbatches, held, axes)
-
-    def free_draft(self, place: int, policy: RecomputePolicy) -> Draft:
-        axes = self.axes[place]
-        return Draft(self.shares[place], (), policy, self.microbatches, self.most_held, axes)
+_FULL: RecomputePolicy = "full"
 
 
 class Drafts:
@@ -116,8 +72,38 @@ class Drafts:
         (part, *_) = parts_of(self.request.topology, (share,))
         return coarsest_axes(self.request, part.topology)
 
-    def look(self, groups: Sequence[DraftGroup], deadline: Deadline) -> list[DraftGroup]:
-        """The groups with an optimistic step within the time, the fastest first."""
+    def look(
+        self,
+        groups: Sequence[DraftGroup],
+        deadline: Deadline,
+        beaten_ns: Callable[[], float] = lambda: np.inf,
+    ) -> list[DraftGroup]:
+        """The groups with an optimistic step within the time, the fastest first.
+
+        beaten_ns: a step that is known once the groups of the fewest microbatches have drafts.
+        Groups that cannot be better are left out without a draft: those of fewer microbatches bound
+        them.
+        """
+        looked: list[DraftGroup] = []
+        before: dict[Placement, DraftGroup] = {}
+        waiting = sorted(groups, key=lambda group: group.microbatches)
+        while waiting and not deadline.is_over():
+            due: dict[Placement, DraftGroup] = {}
+            for group in waiting:
+                due.setdefault(group.shares, group)
+            waiting = [group for group in waiting if group is not due[group.shares]]
+            wanted = [
+                group
+                for group in due.values()
+                if group.shares not in before
+                or group.least_ns(before[group.shares]) <= _WORTH * beaten_ns()
+            ]
+            some = self._look_at(wanted, deadline)
+            looked += some
+            before.update((group.shares, group) for group in some if group.free)
+        return sorted(looked, key=lambda group: (group.at_best_ns, group.ranks))
+
+    def _look_at(self, groups: Sequence[DraftGroup], deadline: Deadline) -> list[DraftGroup]:
         wanted = [group.free_draft(place, self.policies[0]) for group in groups
                   for place in range(len(group.shares))]  # fmt: skip
         results = iter(self.results(wanted, deadline))
@@ -137,7 +123,7 @@ class Drafts:
                 group.at_best_ns = min(outlook_ns(c, group.free[0]) for c in group.configurations)
             if deadline.is_over():
                 break
-        return sorted(looked, key=lambda group: group.at_best_ns)
+        return looked
 
     def begin(
         self,
@@ -159,13 +145,14 @@ class Drafts:
             rest = [group for group in rest if group.at_best_ns <= _WORTH * best_ns]
             if not rest or rest[0].at_best_ns == np.inf:
                 break
-            self._draft(rest, deadline)
+            self._draft(rest, deadline, best_ns)
             estimated(rest)
             done += rest
             enough -= sum(bool(group.options) for group in rest)
         return done
 
-    def _draft(self, groups: Sequence[DraftGroup], deadline: Deadline) -> None:
+    def _draft(self, groups: Sequence[DraftGroup], deadline: Deadline, beaten_ns: float) -> None:
+        """Draft and estimate groups. beaten_ns: the best estimate of others."""
         easy = [group for group in groups if not self._is_tight(group)]
         for group in easy:
             group.ways = list(group.free)
@@ -173,14 +160,14 @@ class Drafts:
         tight = [group for group in groups if len(group.options) < len(group.configurations)]
         for group in tight:
             group.ways = []
-        wanted = [
-            (group, group.draft(place, policy, group.most_held, axes))
-            for group in tight
-            for place, axes in enumerate(group.axes)
-            for policy in self.policies
-        ]
-        self._add(wanted, deadline)
+        lighter = [policy for policy in self.policies if policy != _FULL] or self.policies
+        self._add(_drafts_of(tight, lighter), deadline)
         self.estimate(tight, deadline)
+        if len(lighter) < len(self.policies):
+            best_ns = min([beaten_ns, *(group.ns for group in groups)])
+            more = [group for group in tight if group.gains_by_full(_WORTH * best_ns)]
+            self._add(_drafts_of(more, [_FULL]), deadline)
+            self.estimate(more, deadline)
 
     def _is_tight(self, group: DraftGroup) -> bool:
         """Whether memory may constrain the plans of the group's stages."""
@@ -312,6 +299,18 @@ class Drafts:
                     return
                 self._known.update(head)
             yield self._known[draft]
+
+
+def _drafts_of(
+    groups: Sequence[DraftGroup], policies: Sequence[RecomputePolicy]
+) -> list[tuple[DraftGroup, Draft]]:
+    """The drafts on the meshes of the groups with these policies."""
+    return [
+        (group, group.draft(place, policy, group.most_held, axes))
+        for group in groups
+        for place, axes in enumerate(group.axes)
+        for policy in policies
+    ]
 
 
 def _memory_ratio(why: Infeasible) -> float:

@@ -23,7 +23,8 @@ from meshwright.schema import Request, step_batch
 from meshwright_solver.common.deadline import Deadline
 from meshwright_solver.pipeline.configurations import Configuration
 from meshwright_solver.pipeline.draft import Draft
-from meshwright_solver.pipeline.drafts import DraftGroup, Drafts
+from meshwright_solver.pipeline.draft_group import DraftGroup
+from meshwright_solver.pipeline.drafts import Drafts
 from meshwright_solver.pipeline.rank_placement import RankShare
 
 

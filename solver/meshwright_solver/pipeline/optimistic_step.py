@@ -12,6 +12,10 @@ therefore hardly faster, but plans on finer meshes can be.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+
+from meshwright.schema import Passes
 from meshwright_solver.pipeline.configurations import Configuration
 from meshwright_solver.pipeline.draft_plan import DraftPlan
 
@@ -30,3 +34,20 @@ def outlook_ns(configuration: Configuration, way: DraftPlan) -> float:
     elif configuration.schedule == "zb_v":
         bubble_ns = 0.0
     return (configuration.microbatches * each_ns + bubble_ns + once_ns) / configuration.ranks
+
+
+def with_passes(way: DraftPlan, change: Callable[[Passes], Passes]) -> DraftPlan:
+    """The draft plan with other passes, for bounds of other draft plans."""
+    return replace(way, whole=change(way.whole), split=change(way.split))
+
+
+def scaled(passes: Passes, share: float) -> Passes:
+    """The passes over a share of the microbatch, without any loss."""
+    names = ("forward_ns", "inputs_ns", "weights_ns")
+    return passes.model_copy(update={name: share * getattr(passes, name) for name in names})
+
+
+def repeated_forward(passes: Passes, share: float) -> Passes:
+    """The passes with a share of the forward pass repeated before the backward pass."""
+    inputs_ns = passes.inputs_ns + share * passes.forward_ns
+    return passes.model_copy(update={"inputs_ns": inputs_ns})

@@ -46,7 +46,8 @@ from meshwright_solver.common.deadline import ENDLESS, Deadline, Stop, never
 from meshwright_solver.pipeline.candidates import Option, all_considered
 from meshwright_solver.pipeline.configurations import Configuration, configurations
 from meshwright_solver.pipeline.draft import coarsest_axes
-from meshwright_solver.pipeline.drafts import DraftGroup, Drafts
+from meshwright_solver.pipeline.draft_group import DraftGroup
+from meshwright_solver.pipeline.drafts import Drafts
 from meshwright_solver.pipeline.infeasible_pipeline import closest, nothing_fits
 from meshwright_solver.pipeline.mixed_cluster_prefilter import ranked_groups
 from meshwright_solver.pipeline.no_pipeline import (
@@ -210,27 +211,34 @@ class _PipelineSearch:
     def _options(self, alone: SingleStagePlan | None) -> list[Option]:
         """The options of all estimated configurations; the promising ones on finer meshes too."""
         groups = self.drafts.groups(configurations(self.request, self.anatomy))
-        remaining_s = self.deadline.left_s()
-        seconds = None if remaining_s is None else remaining_s * _ESTIMATING
-        estimating = Deadline.after(seconds, self.deadline.stop)
+        estimating = self._for_estimates()
+
+        def beaten_ns() -> float:
+            return np.inf if alone is None else alone.ns
+
         if self.request.topology.beside:
             enough = float(_DRAFTED_OF_MIXED)
             in_order = ranked_groups(self.request, self.drafts, groups, estimating)
         else:
             enough = np.inf
-            in_order = self.drafts.look(groups, estimating)
-        beaten_ns = np.inf
+            in_order = self.drafts.look(groups, estimating, beaten_ns)
         if alone is not None:
             alone.expect(in_order[0].at_best_ns if in_order else np.inf)
-            beaten_ns = alone.ns
-        self._has_first = beaten_ns < np.inf
-        done = self.drafts.begin(in_order, estimating, enough, beaten_ns, self._plan_first)
+            estimating = self._for_estimates()
+        self._has_first = beaten_ns() < np.inf
+        done = self.drafts.begin(in_order, estimating, enough, beaten_ns(), self._plan_first)
         self._say_left_out(groups, done, estimating)
         kinds = len(self.request.topology.groups)
         promising = _promising(done, max(1, _SHARPENED // kinds))
         self.drafts.sharpen(promising, estimating)
         options = [option for group in groups for option in group.options]
         return options or self.drafts.tight_options(groups, _TIGHT)
+
+    def _for_estimates(self) -> Deadline:
+        """The end of the estimates, a share of the remaining time from now."""
+        remaining_s = self.deadline.left_s()
+        seconds = None if remaining_s is None else remaining_s * _ESTIMATING
+        return Deadline.after(seconds, self.deadline.stop)
 
     def _say_left_out(
         self, groups: Sequence[DraftGroup], done: Sequence[DraftGroup], time: Deadline

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -114,8 +115,19 @@ def held_of(order: ScheduleTable, ratios: FloatArray) -> FloatArray:
 
     ratios: in a split pass, of bytes that wait for the weights' half to saved bytes.
     """
-    if not order.is_split:
-        ratios = ratios[:1]  # nothing waits
+    if order.is_split:
+        return _held_by_ratio(order, ratios)
+    held = _HELD.get(order)
+    if held is None:
+        held = _HELD[order] = _held_by_ratio(order, ratios[:1])  # nothing waits
+    return held
+
+
+# by schedule without split passes; estimates of a configuration share one schedule
+_HELD: WeakKeyDictionary[ScheduleTable, FloatArray] = WeakKeyDictionary()
+
+
+def _held_by_ratio(order: ScheduleTable, ratios: FloatArray) -> FloatArray:
     apart = np.zeros((len(ratios), order.stages))
     scaled = np.zeros((len(ratios), order.stages))
     for rank in range(order.ranks):

@@ -58,7 +58,8 @@ def plans_along_prices(
     )
     plans = [FoldedPlan(vertex.unfolding.lowered.models, vertex.unfolding, vertex.priced.choice)
              for vertex in selected]  # fmt: skip
-    return plans if any(plan.over_bytes <= 0 for plan in plans) else []
+    # the leanest first: mostly one plan has to be judged
+    return plans if any(plan.over_bytes <= 0 for plan in reversed(plans)) else []
 
 
 def _vertices(whole: Unfolding, most: int, deadline: Deadline) -> list[_Vertex]:

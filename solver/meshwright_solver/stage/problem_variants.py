@@ -46,10 +46,15 @@ class ProblemVariants:
             return NOTHING
         device = self._request.topology.device.model_dump_json(exclude={"memory_bytes"})
         blocks = self._request.recompute.blocks
-        terms: Hashable = (
-            policy, count, blocks, setup.id, self._calibration.id, device, self._position.sent
+        numbers: Hashable = (
+            count, setup.id, self._calibration.id, device, self._position.sent
         )  # fmt: skip
-        return self._foldings.remade(terms, lambda: remade(*self.original(count), policy, blocks))
+
+        def make() -> RecomputedOps:
+            original = self._foldings.original(numbers, lambda: self.original(count))
+            return remade(*original, policy, blocks)
+
+        return self._foldings.remade((policy, blocks, numbers), make)
 
     def original(self, count: int) -> tuple[Problem, Values]:
         """The problem of the whole graph, and its values, without recomputation."""

@@ -10,7 +10,12 @@ from meshwright.schema import Axis, Mesh, MeshAxis, Passes, ScheduleKind
 from meshwright_solver.pipeline.configurations import Configuration
 from meshwright_solver.pipeline.draft_plan import DraftPlan, mixed, undominated
 from meshwright_solver.pipeline.op_profile import OpProfile
-from meshwright_solver.pipeline.optimistic_step import outlook_ns
+from meshwright_solver.pipeline.optimistic_step import (
+    outlook_ns,
+    repeated_forward,
+    scaled,
+    with_passes,
+)
 from meshwright_solver.pipeline.schedule_run import Durations, run
 
 MESH = Mesh(axes=(MeshAxis(name=Axis("gpu"), size=2, level="gpu"),))
@@ -39,6 +44,19 @@ def test_equal_stages_take_as_long_as_the_schedule_run_pass_by_pass(
     ran = run(order, Durations(passes, passes, passes, np.zeros((2, stages - 1))))
     own = Configuration(ranks, kind, count, microbatches)
     assert outlook_ns(own, way(whole_ns, 1.0)) == pytest.approx(ran.ns)
+
+
+def test_twice_the_microbatches_of_half_the_time_take_as_long_but_for_the_bubble() -> None:
+    # (4 + 1) x 120 / 2 and (8 + 1) x 60 / 2
+    few, many = (Configuration(2, "1f1b", 1, count) for count in (4, 8))
+    half = with_passes(way(120.0, 1.0), lambda passes: scaled(passes, 0.5))
+    assert outlook_ns(few, way(120.0, 1.0)) == pytest.approx(300.0)
+    assert outlook_ns(many, half) == pytest.approx(270.0)
+
+
+def test_a_repeated_forward_pass_lengthens_the_backward_pass() -> None:
+    repeated = with_passes(way(120.0, 1.0), lambda passes: repeated_forward(passes, 0.75)).whole
+    assert (repeated.forward_ns, repeated.inputs_ns, repeated.weights_ns) == (40.0, 70.0, 40.0)
 
 
 def test_a_v_takes_no_less_than_its_work() -> None:

@@ -1,0 +1,50 @@
+"""Groups of configurations that are left out without a draft could not have been worth one."""
+
+from __future__ import annotations
+
+import pytest
+
+from meshwright.schema import Pipeline, Recompute
+from meshwright_solver.common.deadline import ENDLESS
+from meshwright_solver.pipeline.configurations import configurations
+from meshwright_solver.pipeline.draft_group import DraftGroup
+from meshwright_solver.pipeline.drafts import Drafts
+from meshwright_solver.pipeline.shared_context import Searches, SharedContext
+from meshwright_solver.pipeline.stage_graph import Anatomy
+from tests.solver.layered import layered
+from tests.solver.requests import toy_request
+from tests.solver.small_graphs import topology
+
+
+def _looked(beaten_ns: float) -> list[DraftGroup]:
+    request = toy_request(
+        graph=layered(6, batch=64),
+        topology=topology(4, 2, latency_ns=20_000),
+        pipeline=Pipeline(ranks=None),
+        recompute=Recompute(policy="auto"),
+    )
+    anatomy = Anatomy(request.graph)
+    drafts = Drafts(Searches(SharedContext(request, anatomy), None), lambda *_: None)
+    return drafts.look(drafts.groups(configurations(request, anatomy)), ENDLESS, lambda: beaten_ns)
+
+
+@pytest.fixture(scope="module")
+def every() -> list[DraftGroup]:
+    return _looked(float("inf"))
+
+
+def test_groups_come_in_the_order_of_their_optimistic_steps(every: list[DraftGroup]) -> None:
+    steps = [group.at_best_ns for group in every]
+    assert steps == sorted(steps)
+    assert len({group.ranks for group in every}) > 1
+
+
+@pytest.mark.parametrize("share", [0.8, 1.2])
+def test_a_known_step_leaves_out_only_groups_that_are_behind(
+    every: list[DraftGroup], share: float
+) -> None:
+    beaten_ns = share * every[0].at_best_ns
+    looked = {(group.ranks, group.microbatches) for group in _looked(beaten_ns)}
+    left_out = [group for group in every if (group.ranks, group.microbatches) not in looked]
+    assert left_out
+    assert min(group.at_best_ns for group in left_out) > 1.1 * beaten_ns
