@@ -286,11 +286,16 @@ class Drafts:
         return self.refused is None or _memory_ratio(why) < _memory_ratio(self.refused)
 
     def results(self, drafts: Sequence[Draft], deadline: Deadline) -> Iterator[Drafted]:
-        """The results of drafts in their order, each computed once and cached."""
+        """The results of drafts in their order, each computed once and cached.
+
+        They end where the time is over and a result is not known.
+        """
         new = [draft for draft in dict.fromkeys(drafts) if draft not in self._known]
         computed = zip(new, self.searches.fanned(_plan_draft, new, deadline), strict=False)
         for done, draft in enumerate(drafts):
             if draft not in self._known:
+                if deadline.is_over():
+                    return
                 again = f", recompute {draft.policy}" if draft.policy != "none" else ""
                 phase = f"{draft.share.ranks} ranks, {draft.microbatches} microbatches{again}"
                 self.say(phase, done, len(drafts))

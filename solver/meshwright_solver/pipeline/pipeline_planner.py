@@ -70,7 +70,7 @@ from meshwright_solver.stage.search_progress import Report
 
 # --- how many ---
 _PLANNED = 3  # chosen: options that are planned stage by stage; about a second each
-_MOST_PLANNED = 12  # chosen: the same, where estimates stay below the best plan
+_MOST_PLANNED = 6  # chosen: the same, where corrected estimates are below the best plan
 _TIGHT = 3  # chosen: the same if no estimate fits
 _LATE = 8  # chosen: draft groups to find any plan after the end of the time
 _DRAFTED_OF_MIXED = 16  # chosen: draft groups of a mixed cluster, which has hundreds
@@ -113,7 +113,11 @@ def check_pipeline(request: Request) -> None:
 
 
 class _PipelineSearch:
-    """The pipeline search of one request. options: the latest option of each configuration."""
+    """The pipeline search of one request.
+
+    options: the latest option of each configuration. _errors: by number of ranks, the least ratio
+    of a planned step to its estimate.
+    """
 
     def __init__(
         self, request: Request, say: Report, stop: Stop, executor: Executor | None, keep: Keep
@@ -130,6 +134,7 @@ class _PipelineSearch:
         )
         self.options: dict[Configuration, Option] = {}
         self._has_first = False
+        self._errors: dict[int, float] = {}
         self.notes: list[str] = []
 
     def answer(self) -> Answer:
@@ -265,13 +270,16 @@ class _PipelineSearch:
             best_ns = min((other.ns for other in planned), default=np.inf)
             if planned and (tried >= _MOST_PLANNED or self.deadline.is_over()):
                 break
-            may_win = option.estimated_ns * self._error(option, planned) < best_ns
+            may_win = option.estimated_ns * self._error(option) < best_ns
             if option.estimated_ns > AS_GOOD * best_ns or (tried >= _PLANNED and not may_win):
                 continue
             self._say(str(option.configuration), tried, max(_PLANNED, tried + 1))
             tried += 1
+            estimated_ns, ranks = option.estimated_ns, option.configuration.ranks
             option = self.options[option.configuration] = self.stages.coarse(option, best_ns)
             if option.plans is not None:
+                error = option.ns / estimated_ns
+                self._errors[ranks] = min(error, self._errors.get(ranks, error))
                 planned.append(option)
                 planned.sort(key=lambda other: other.ns)
                 self._report(planned[0])
@@ -279,19 +287,14 @@ class _PipelineSearch:
                 break
         return planned[0] if planned else None
 
-    def _error(self, option: Option, planned: Sequence[Option]) -> float:
+    def _error(self, option: Option) -> float:
         """The least ratio of a plan's step to its estimate, of plans with as many ranks; else 1."""
-        ranks = option.configuration.ranks
-        ratios = [
-            other.ns / other.estimated_ns for other in planned if other.configuration.ranks == ranks
-        ]
-        return min(ratios, default=1.0)
+        return self._errors.get(option.configuration.ranks, 1.0)
 
     def _corrected_options(self) -> list[Option]:
         """All options, their estimates corrected by the errors of the planned ones."""
-        options = list(self.options.values())
-        planned = [option for option in options if option.plans is not None]
-        return [replace(option, error=self._error(option, planned)) for option in options]
+        options = self.options.values()
+        return [replace(option, error=self._error(option)) for option in options]
 
     def _planned_late(self) -> Option | None:
         """The first option with a plan, if the time was over before any search had a plan.
