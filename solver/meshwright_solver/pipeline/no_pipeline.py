@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 
 from meshwright.schema import Answer, InvalidInput, Pipeline, Request, RequestPatch, Topology
-from meshwright_solver.common.deadline import Deadline
+from meshwright_solver.common.deadline import ENDLESS, Deadline
 from meshwright_solver.pipeline.draft import on_meshes, within
 from meshwright_solver.pipeline.shared_context import Searches, SharedContext
 from meshwright_solver.stage.best_so_far import Best
@@ -72,6 +72,10 @@ class SingleStagePlan:
             return coarse
         return fine
 
+    def without_limit(self, late: SharedContext) -> Answer:
+        """The answer on the coarsest meshes. late: of the request without a time limit."""
+        return self._offered(_plan_single_stage(late, self._axes, ENDLESS))
+
     @cached_property
     def _coarse(self) -> Answer:
         return self._offered(self._on_coarsest())
@@ -82,8 +86,9 @@ class SingleStagePlan:
         return self._offered(self._on_finest())
 
     def _offered(self, answer: Answer) -> Answer:
-        wanted = self._searches.shared.request.pipeline
-        self._best.add(of_wider_request(answer, no_pipeline_patch(wanted)))
+        patch = no_pipeline_patch(self._searches.shared.request.pipeline)
+        answer = of_wider_request(answer, patch)
+        self._best.add(answer)
         self._best.offer()
         return answer
 

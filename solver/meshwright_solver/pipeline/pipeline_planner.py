@@ -53,7 +53,6 @@ from meshwright_solver.pipeline.mixed_cluster_prefilter import ranked_groups
 from meshwright_solver.pipeline.no_pipeline import (
     SingleStagePlan,
     check_on_groups,
-    no_pipeline_patch,
 )
 from meshwright_solver.pipeline.option_planner import AS_GOOD, COARSE_TOLERANCE, OptionPlanner
 from meshwright_solver.pipeline.pipeline_document import document
@@ -65,7 +64,6 @@ from meshwright_solver.stage.best_so_far import Best, Keep, unwanted
 from meshwright_solver.stage.microbatches import microbatch_counts
 from meshwright_solver.stage.parameter_bound import parameter_shortfall
 from meshwright_solver.stage.request_check import check
-from meshwright_solver.stage.request_patches import of_wider_request
 from meshwright_solver.stage.search_progress import Report
 
 # --- how many ---
@@ -133,7 +131,7 @@ class _PipelineSearch:
             self.drafts, self.deadline, executor, say=self._say, report=self._report
         )
         self.options: dict[Configuration, Option] = {}
-        self._has_first = False
+        self._has_first = self._is_cut_short = False
         self._errors: dict[int, float] = {}
         self.notes: list[str] = []
 
@@ -149,8 +147,12 @@ class _PipelineSearch:
         self.options = {option.configuration: option for option in options}
         promising = self._best_planned(options)
         single = None if alone is None else self._single(alone, promising)
-        if promising is None and (single is None or single.plan is None):
-            promising = self._planned_late()
+        if promising is None and (single is None or single.plan is None) and self._is_cut_short:
+            late = SharedContext(self._unlimited, self.anatomy)
+            if alone is not None:
+                single = alone.without_limit(late)
+            if single is None or single.plan is None:
+                promising = self._planned_late(late)
         if promising is None:
             if single is not None:
                 return single
@@ -174,10 +176,7 @@ class _PipelineSearch:
 
     def _single(self, alone: SingleStagePlan, promising: Option | None) -> Answer:
         """The answer without a pipeline. promising: the best planned option."""
-        single = of_wider_request(
-            alone.best(np.inf if promising is None else promising.ns),
-            no_pipeline_patch(self.request.pipeline),
-        )
+        single = alone.best(np.inf if promising is None else promising.ns)
         if promising is not None:
             self._report(promising)
         return single
@@ -232,6 +231,7 @@ class _PipelineSearch:
             estimating = self._for_estimates()
         self._has_first = beaten_ns() < np.inf
         done = self.drafts.begin(in_order, estimating, enough, beaten_ns(), self._plan_first)
+        self._is_cut_short = estimating.is_over()
         self._say_left_out(groups, done, estimating)
         kinds = len(self.request.topology.groups)
         promising = _promising(done, max(1, _SHARPENED // kinds))
@@ -296,19 +296,21 @@ class _PipelineSearch:
         options = self.options.values()
         return [replace(option, error=self._error(option)) for option in options]
 
-    def _planned_late(self) -> Option | None:
-        """The first option with a plan, if the time was over before any search had a plan.
-
-        A few draft groups of all numbers of ranks are tried without a time limit.
-        """
-        if not self.deadline.is_over():
-            return None
+    @property
+    def _unlimited(self) -> Request:
+        """The request without a time limit."""
         budget = self.request.budget.model_copy(update={"seconds": None})
-        unlimited = self.request.model_copy(update={"budget": budget})
+        return self.request.model_copy(update={"budget": budget})
+
+    def _planned_late(self, late: SharedContext) -> Option | None:
+        """The first option with a plan, where the time ended before any search had one.
+
+        A few draft groups of all numbers of ranks are tried. late: of the request without a limit.
+        """
         executor = self.searches.executor
-        drafts = Drafts(Searches(SharedContext(unlimited, self.anatomy), executor), self._say)
+        drafts = Drafts(Searches(late, executor), self._say)
         stages = OptionPlanner(drafts, ENDLESS, executor, say=self._say, report=self._report)
-        groups = drafts.groups(configurations(unlimited, self.anatomy))
+        groups = drafts.groups(configurations(late.request, self.anatomy))
         few = drafts.look(groups[:: max(1, len(groups) // _LATE)], ENDLESS)
         for group in few:
             drafts.begin([group], ENDLESS)

@@ -76,3 +76,13 @@ def test_no_considered_configuration_seems_faster_than_the_plan(devices: Topolog
     ]
     assert ratios
     assert min(ratios) >= 1
+
+
+def test_a_search_without_time_has_the_plan_without_a_pipeline_if_it_fits() -> None:
+    request = toy_request(
+        graph=layered(4),
+        topology=topology(4, 2),
+        pipeline=Pipeline(ranks=None),
+        budget=Budget(seconds=1e-3),
+    )
+    assert planned(request).schedule is None
