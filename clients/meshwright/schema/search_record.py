@@ -85,6 +85,6 @@ class Search(Model):
     )
     step_bound_ns: Number | None = Field(
         default=None,
-        description="A lower bound on the step time of every requested pipeline configuration, "
-        "planned or not. None if no bound is proved.",
+        description="A lower bound on the step time of every configuration that the request "
+        "allows, planned or not. None if no bound is proved.",
     )

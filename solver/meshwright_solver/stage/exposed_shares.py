@@ -12,28 +12,27 @@ from collections.abc import Callable
 from meshwright.schema import Answer, Exposed, Plan
 from meshwright_solver.stage.faster_plan import with_faster_plan
 
-# chosen: the share of the step that gathers and reductions have to expose, for another search
-WORTH = 0.01
-# chosen: searches with measured shares; they mostly agree after one
-_ROUNDS = 2
+LEAST = 0.01  # chosen: of equal plans the one that moves less
 _NEAR = 0.1  # chosen: shares that differ by less are the same
+# chosen: links that are slower than the work, and links about as fast
 IN_FULL = Exposed(activation=1.0, parameter=1.0, gradient=1.0, once=1.0)
+IN_PART = Exposed(activation=1.0, parameter=0.2, gradient=0.5, once=0.6)
 
 
-def faster_answer(first: Answer, search: Callable[[Exposed], Answer]) -> Answer:
+def faster_answer(first: Answer, search: Callable[[Exposed], Answer], worth: float) -> Answer:
     """The fastest of the first answer and those of searches with other shares.
 
-    search: the answer with the given shares. All of them have the proof of the first answer.
+    search: the answer with the given shares. All of them have the proof of the first answer. worth:
+    the share of the step that gathers and reductions have to expose for a further search.
     """
-    best, tried = first, [] if first.plan is None else [IN_FULL]
-    for shares in tried:
-        if best.plan is None or not _is_worth_it(best.plan):
+    best, tried = first, list[Exposed]()
+    for shares in (IN_FULL, IN_PART, None):
+        if best.plan is None or _waited_share(best.plan) <= worth:
             break
-        best = with_faster_plan(best, search(shares))
-        if len(tried) <= _ROUNDS and best.plan is not None:
-            measured = measured_shares(best.plan)
-            if not any(_are_near(measured, other) for other in tried):
-                tried.append(measured)  # is visited next
+        counted = shares or measured_shares(best.plan)
+        if not any(_are_near(counted, other) for other in tried):
+            best = with_faster_plan(best, search(counted))
+            tried.append(counted)
     return best
 
 
@@ -44,7 +43,7 @@ def measured_shares(plan: Plan) -> Exposed:
     def share(traffic: str) -> float:
         moved_ns = cost.communication_ns.get(traffic, 0.0)
         exposed_ns = cost.exposed_ns.get(traffic, 0.0)
-        return min(1.0, exposed_ns / moved_ns) if moved_ns else 0.0
+        return max(LEAST, min(1.0, exposed_ns / moved_ns)) if moved_ns else LEAST
 
     parameter, gradient = share("parameter"), share("gradient")
     return Exposed(
@@ -52,11 +51,11 @@ def measured_shares(plan: Plan) -> Exposed:
     )
 
 
-def _is_worth_it(plan: Plan) -> bool:
-    exposed_ns = sum(
-        plan.cost.exposed_ns.get(traffic, 0.0) for traffic in ("parameter", "gradient")
-    )
-    return exposed_ns > WORTH * plan.cost.step_ns
+def _waited_share(plan: Plan) -> float:
+    """The share of the step that waits for parameters and gradients."""
+    exposed = plan.cost.exposed_ns
+    waited_ns = exposed.get("parameter", 0.0) + exposed.get("gradient", 0.0)
+    return waited_ns / plan.cost.step_ns
 
 
 def _are_near(one: Exposed, other: Exposed) -> bool:

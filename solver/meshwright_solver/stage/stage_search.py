@@ -39,6 +39,11 @@ from meshwright_solver.stage.request_check import check
 from meshwright_solver.stage.search_progress import Report, SearchProgress
 from meshwright_solver.stage.stage_position import ALONE, StagePosition
 
+# chosen: the share of the step that waits for parameters and gradients, from which other shares of
+# traffic are counted; on the finest meshes such a search takes several times as long
+COARSE_WORTH = 0.01
+LED_TOLERANCE = 0.01  # chosen: the gap at which these end, as another measure judges their plans
+FINE_WORTH = 0.03
 COARSE_AXES = 2  # chosen: one axis a level of most clusters; a third takes five times as long
 
 
@@ -82,9 +87,11 @@ class StageSearch:
         if coarse.best().plan is None:
             return self._trials(axes).best()
         fine = PolicyTrials()
+        worth = FINE_WORTH
         for policy, count in coarse.promising():
             if not self._deadline.is_over() or not fine.tries:
-                fine.add(policy, count, self._planned(policy, count, axes))
+                fine.add(policy, count, self._planned(policy, count, axes, worth))
+                worth = inf  # of the fastest alone
         return coarse.refined(fine)
 
     @property
@@ -121,8 +128,10 @@ class StageSearch:
                 break
         return tries
 
-    def _planned(self, policy: RecomputePolicy, count: int, axes: int) -> Answer:
-        return self._plan(self._variants.recompute(policy, count), count, axes)
+    def _planned(
+        self, policy: RecomputePolicy, count: int, axes: int, worth: float | None = None
+    ) -> Answer:
+        return self._plan(self._variants.recompute(policy, count), count, axes, worth)
 
     def priced(self, policy: RecomputePolicy, most: int) -> list[FoldedPlan]:
         """Plans along the price of memory, as `price_stage` describes them."""
@@ -160,23 +169,33 @@ class StageSearch:
         rungs = ladder(*self._variants.original(count), self._request.recompute.blocks)
         descend(rungs, step_ns, lambda: not self._deadline.is_over())
 
-    def _plan(self, recompute: RecomputedOps, count: int, axes: int) -> Answer:
-        """The answer with these ops recomputed; computed once for policies that agree on them."""
+    def _plan(
+        self, recompute: RecomputedOps, count: int, axes: int, worth: float | None = None
+    ) -> Answer:
+        """The answer with these ops recomputed; computed once for policies that agree on them.
+
+        worth: what a plan has to wait for a search with other shares; that of coarse meshes by
+        default.
+        """
         terms = count, recompute.again, frozenset(recompute.segment_of.items()), axes
         if terms not in self._answers:
             first = self._plan_within_memory(recompute, count, axes, None)
-            self._answers[terms] = self._faster(first, recompute, count, axes)
+            if worth is None:
+                worth = COARSE_WORTH if axes <= COARSE_AXES else inf
+            self._answers[terms] = self._faster(first, recompute, count, axes, worth)
             self._best.add(self._answers[terms])
             self._best.offer()
         return self._answers[terms]
 
-    def _faster(self, first: Answer, recompute: RecomputedOps, count: int, axes: int) -> Answer:
+    def _faster(
+        self, first: Answer, recompute: RecomputedOps, count: int, axes: int, worth: float
+    ) -> Answer:
         """The answer, or a faster one that counts other shares of traffic."""
-        if not self._is_whole or axes > COARSE_AXES or self._deadline.is_over():
+        if not self._is_whole or worth == inf or self._deadline.is_over():
             return first
         self._best.add(first)
         return faster_answer(
-            first, lambda shares: self._plan_within_memory(recompute, count, axes, shares)
+            first, lambda shares: self._plan_within_memory(recompute, count, axes, shares), worth
         )
 
     def _plan_within_memory(
@@ -226,7 +245,7 @@ class StageSearch:
         search = MeshSearch(
             spaces,
             progress,
-            tolerance=self._position.tolerance,
+            tolerance=self._position.tolerance if by_objective else LED_TOLERANCE,
             max_labels=self._position.max_labels,
             floors=floors,
             offer=lambda outcomes: (

@@ -64,7 +64,8 @@ def _bound_of_configurations(
 ) -> float | None:
     if request.degrees is not None:
         return None
-    wanted, pipeline = configurations(request, anatomy), request.pipeline
-    may_be_alone = pipeline.ranks is None and not pipeline.cuts
+    pipeline = request.pipeline
+    may_be_alone = pipeline.ranks in (None, 1) and not pipeline.cuts
+    wanted = configurations(request, anatomy) if pipeline.ranks != 1 else ()
     alone = microbatch_counts(request) if may_be_alone else []
     return step_bound.least_step_ns(request, anatomy, calibration, wanted, alone)

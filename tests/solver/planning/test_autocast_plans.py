@@ -8,6 +8,7 @@ import pytest
 
 from meshwright.capture import capture_hf
 from meshwright.schema import Graph, Plan, Request, Setup
+from meshwright_costmodel.calibrations import default_calibration
 from meshwright_costmodel.presets import preset
 from meshwright_solver.simulation.step import step_of
 from meshwright_solver.simulation.summary import rank_step
@@ -71,9 +72,11 @@ def test_the_objective_counts_casts_of_parameters_as_it_counts_parameters(
     }
     moved = [m for m in plan.stages[0].redistributions if m.tensor in casts]
     assert len(moved) >= len(casts) / 2
+    exposed = default_calibration().exposed
+    assert exposed.parameter == exposed.gradient
     for one in moved:
         assert one.traffic == "activation"
-        assert one.counted_ns == pytest.approx(one.ns / 2)  # of the default calibration
+        assert one.counted_ns == pytest.approx(one.ns * exposed.parameter)
     others = [m for m in plan.stages[0].redistributions if m.traffic == "activation"]
     assert all(m.counted_ns == m.ns for m in others if m.tensor not in casts)
 

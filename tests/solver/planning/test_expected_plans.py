@@ -144,7 +144,7 @@ def test_many_rows_and_small_weights_are_cut_over_the_batch():
 
 @pytest.mark.parametrize("levels", [(3, 4), (6, 4)])
 def test_devices_that_are_no_power_of_two_are_all_used(levels):
-    found = planned(mlp_request(6, topology(*levels, bytes_per_s=1e11)))
+    found = planned(mlp_request(6, topology(*levels, bytes_per_s=1e12)))
     assert found.stages[0].mesh.device_count == math.prod(levels)
     assert found.repeated_work < 0.01
     assert all(note.startswith("simpler") for note in found.notes)

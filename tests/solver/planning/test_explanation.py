@@ -45,9 +45,12 @@ def test_every_alternative_is_what_the_planner_finds_when_it_is_pinned() -> None
     for own in others:
         found = planned(pinned(request, own, "up"))
         assert own.whole is not None
-        assert own.whole.objective_ns == pytest.approx(found.cost.objective_ns, rel=1e-9)
-        assert own.whole.step_ns == pytest.approx(found.cost.step_ns, rel=1e-9)
-        assert own.whole.memory_bytes == found.cost.memory_bytes.total
+        # the planner also looks for a shorter step by other sums than the objective
+        assert found.cost.step_ns <= own.whole.step_ns * (1 + 1e-9)
+        if found.search.faster_ns == 0:
+            assert own.whole.objective_ns == pytest.approx(found.cost.objective_ns, rel=1e-9)
+            assert own.whole.step_ns == pytest.approx(found.cost.step_ns, rel=1e-9)
+            assert own.whole.memory_bytes == found.cost.memory_bytes.total
         assert own.least_ns == pytest.approx(own.whole.objective_ns)
         assert own.verdict == "slower"
         assert "more" in own.why

@@ -3,6 +3,8 @@ in the search itself."""
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 
 from meshwright.schema import Answer, Plan, Recompute, Request, Setup, Topology
@@ -36,7 +38,8 @@ def check(request: Request, found: list[Plan]) -> None:
         assert certificate.outcome == "verified", certificate.detail
         assert own.wishes == request.wishes
     steps = [own.cost.step_ns for own in found]
-    assert steps == sorted(steps, reverse=True)
+    slack = 1 + request.budget.simplicity  # a simpler plan may take longer
+    assert all(after <= before * slack for before, after in itertools.pairwise(steps))
     best = planned(request).cost.step_ns
     assert best <= steps[-1] * (1 + request.budget.simplicity)
 
@@ -53,8 +56,10 @@ def test_of_one_stage_meshes_are_points_to_keep_a_plan_at(devices: Topology) -> 
 
 def test_what_is_kept_says_what_was_not_searched_by_then() -> None:
     request = mlp_request(4, topology(2, 16)).model_copy(update={"solver": "recursive_programming"})
-    first, *_, last = kept(request)
-    assert set(first.search.meshes) < set(planned(request).search.meshes)
+    own = kept(request)
+    first, *_, last = own
+    meshes = set(planned(request).search.meshes)
+    assert any(set(one.search.meshes) < meshes for one in own)
     assert any("the search had not come to it" in note for note in first.notes)
     assert not any("the search had not come to it" in note for note in last.notes)
 
