@@ -29,7 +29,7 @@ from meshwright_solver.stage.best_so_far import Best, Keep
 from meshwright_solver.stage.exposed_shares import faster_answer
 from meshwright_solver.stage.memory_retries import Room, plan_within_memory
 from meshwright_solver.stage.memory_tradeoff import plans_along_prices
-from meshwright_solver.stage.mesh_search import Floors, MeshSearch
+from meshwright_solver.stage.mesh_search import Floors, MeshSearch, OutcomesSoFar
 from meshwright_solver.stage.mesh_space import MeshSpaces
 from meshwright_solver.stage.microbatches import microbatch_counts
 from meshwright_solver.stage.problem_variants import ProblemVariants
@@ -80,7 +80,7 @@ class StageSearch:
         what is about as fast as the best there is searched on all meshes.
         """
         axes = self._request.budget.max_axes
-        has_coarse = self._candidates(COARSE_AXES) != self._candidates(axes)
+        has_coarse = axes > COARSE_AXES and self._candidates(COARSE_AXES) != self._candidates(axes)
         if not self._is_whole or not has_coarse or self._request.recompute.policy == "ops":
             return self._trials(axes).best()
         coarse = self._trials(COARSE_AXES)
@@ -242,16 +242,17 @@ class StageSearch:
         else:
             history = self._history
         progress = SearchProgress(history, self._report)
+
+        def offer(outcomes: OutcomesSoFar) -> None:
+            self._best(lambda: self._so_far(outcomes(), spaces, history))
+
         search = MeshSearch(
             spaces,
             progress,
             tolerance=self._position.tolerance if by_objective else LED_TOLERANCE,
             max_labels=self._position.max_labels,
             floors=floors,
-            offer=lambda outcomes: (
-                by_objective
-                and self._best(lambda: self._so_far(outcomes(), spaces, progress.history))
-            ),
+            offer=offer if by_objective else lambda _: None,
         )
         searched: tuple[Mesh, ...] = ()
         for axes in range(most_axes, 0, -1):

@@ -352,7 +352,7 @@ def _send(
 
 @njit(cache=True, nogil=True)
 def _send_all(
-    chains: Chains, chain: int, need: float, kind: int, timed: bool, links: LinkState
+    chains: Chains, chain: int, need: float, kind: np.int64, timed: bool, links: LinkState
 ) -> float:
     for k in range(chains.first[chain], chains.first[chain + 1]):
         link, ns = chains.link[k], chains.ns[k]
@@ -388,7 +388,7 @@ def _end_of(link: int, place: int, links: LinkState) -> float:
 
 
 @njit(cache=True, nogil=True)
-def _settle(kind: int, links: LinkState) -> None:
+def _settle(kind: np.int64, links: LinkState) -> None:
     """Final ends of deferrable collectives of a kind, after the last activation."""
     for link in range(len(links.waiting)):
         rows = int(links.waiting[link, 0, ROWS])

@@ -89,11 +89,15 @@ def test_auto_recomputes_only_where_memory_is_short() -> None:
     assert alone is None or found.cost.step_ns <= alone.cost.step_ns
 
 
-def test_auto_recomputes_in_more_microbatches_too() -> None:
+def test_auto_gives_every_policy_the_microbatches_that_it_needs() -> None:
     """Here `none` fits at two microbatches for the first time; at one, `cheap` does."""
     found = planned(layered(3), "auto", 470_000, microbatches=None)
-    tried = [own.configuration for own in found.search.considered]
-    assert "recompute cheap, 2 microbatches" in tried
+    steps = {own.configuration: own.cost_ns for own in found.search.considered}
+    others = {
+        f"recompute {policy}, {count} microbatches" for policy, count in (("cheap", 1), ("none", 2))
+    }
+    assert len(others & steps.keys()) >= 1  # one of them may be the plan
+    assert found.cost.step_ns <= min(ns for ns in steps.values() if ns is not None)
 
 
 @pytest.mark.parametrize("share", [0.6, 0.8, 0.95])
