@@ -57,7 +57,8 @@ class Setup(Document):
         default=None,
         ge=1,
         description="The number of microbatches whose gradients a step accumulates. None: the "
-        "fewest, by doubling, for which a plan fits in memory.",
+        "search doubles the number until a plan fits in memory, and while the step becomes "
+        "shorter.",
     )
     copies: Literal[1, 2, "auto"] = Field(
         default=1,
