@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 
 from meshwright.schema import Op
-
-# of an expert: as the shape states them, or as many as the busiest one needs
-Slots = Literal["stated", "enough"]
 
 
 @dataclass(frozen=True)
@@ -23,7 +20,7 @@ class TorchOpCall:
     attrs: dict[str, Any]
     shapes: list[tuple[int, ...]]
     dtypes: list[torch.dtype]
-    slots: Slots = "stated"
+    capacity_factor: float | None
 
     @property
     def x(self) -> torch.Tensor:
