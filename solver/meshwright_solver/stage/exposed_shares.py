@@ -55,7 +55,7 @@ def _waited_share(plan: Plan) -> float:
     """The share of the step that waits for parameters and gradients."""
     exposed = plan.cost.exposed_ns
     waited_ns = exposed.get("parameter", 0.0) + exposed.get("gradient", 0.0)
-    return waited_ns / plan.cost.step_ns
+    return waited_ns / plan.cost.step_ns if plan.cost.step_ns else 0.0
 
 
 def _are_near(one: Exposed, other: Exposed) -> bool:

@@ -7,7 +7,8 @@ microbatches and the same recompute policy.
 
 If the setup leaves the number of microbatches open, it doubles until a plan fits, and while the
 step becomes shorter. If the request leaves the policy open (`auto`), the search tries others once
-memory is short, and the fastest step wins. An answer without a plan names the constraint that no plan can satisfy.
+memory is short, and the fastest step wins. An answer without a plan names the constraint that no
+plan can satisfy.
 """
 
 from __future__ import annotations
