@@ -42,8 +42,8 @@ from meshwright_solver.stage.stage_position import ALONE, StagePosition
 # chosen: the share of the step that waits for parameters and gradients, from which other shares of
 # traffic are counted; on the finest meshes such a search takes several times as long
 COARSE_WORTH = 0.01
-LED_TOLERANCE = 0.01  # chosen: the gap at which these end, as another measure judges their plans
 FINE_WORTH = 0.03
+LED_TOLERANCE = 0.01  # chosen: the gap at which such a search ends, as the step judges its plan
 COARSE_AXES = 2  # chosen: one axis a level of most clusters; a third takes five times as long
 
 
@@ -124,6 +124,7 @@ class StageSearch:
                         is_open[other] = tries.add(other, count, self._planned(other, count, axes))
             if policy == "ops" and answer is not None and self._is_short_of_memory(answer):
                 self._add_op_by_op(count, answer, tries)
+                is_open[first] = is_open[first] and tries.best().plan is None
             if not is_open[first] or self._deadline.is_over():
                 break
         return tries
