@@ -58,10 +58,9 @@ from meshwright_solver.pipeline.option_planner import AS_GOOD, COARSE_TOLERANCE,
 from meshwright_solver.pipeline.pipeline_document import document
 from meshwright_solver.pipeline.shared_context import Searches, SharedContext
 from meshwright_solver.pipeline.stage_graph import Anatomy
-from meshwright_solver.pipeline.step_bound import least_step_ns
+from meshwright_solver.pipeline.step_bound import request_bound_ns
 from meshwright_solver.stage.answer import NOT_ENDED
 from meshwright_solver.stage.best_so_far import Best, Keep, unwanted
-from meshwright_solver.stage.microbatches import microbatch_counts
 from meshwright_solver.stage.parameter_bound import parameter_shortfall
 from meshwright_solver.stage.request_check import check
 from meshwright_solver.stage.search_progress import Report
@@ -195,10 +194,7 @@ class _PipelineSearch:
 
     def _with_bound(self, plan: Plan) -> Plan:
         """The plan with the lower bound on the step of all configurations."""
-        request, anatomy = self.request, self.anatomy
-        wanted = configurations(request, anatomy)
-        alone = microbatch_counts(request) if self._may_be_alone else []
-        bound_ns = least_step_ns(request, anatomy, self.stages.calibration, wanted, alone)
+        bound_ns = request_bound_ns(self.request, self.anatomy, self.stages.calibration)
         search = plan.search.model_copy(update={"step_bound_ns": bound_ns})
         return plan.model_copy(update={"search": search})
 

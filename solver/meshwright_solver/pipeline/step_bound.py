@@ -35,14 +35,25 @@ import numpy as np
 from meshwright.schema import Calibration, InvalidInput, Request, Topology
 from meshwright_solver.common.arrays import FloatArray
 from meshwright_solver.constraints.meshes import meshes
-from meshwright_solver.pipeline.configurations import Configuration
+from meshwright_solver.pipeline.configurations import Configuration, configurations
 from meshwright_solver.pipeline.stage_graph import Anatomy
 from meshwright_solver.problem.problem import build_problem
 from meshwright_solver.problem.values import find_values
+from meshwright_solver.stage.microbatches import microbatch_counts
 from meshwright_solver.strategies.mesh_models import Models
 from meshwright_solver.strategies.op_templates import OpSketches
 
 _WHOLE_PASSES = ("1f1b", "gpipe")
+
+
+def request_bound_ns(request: Request, anatomy: Anatomy, calibration: Calibration) -> float | None:
+    """The lower bound of a step over all configurations that a request allows, one stage included;
+    None without a proof."""
+    wanted, alone = request.pipeline, list[int]()
+    if wanted.ranks in (None, 1) and not wanted.cuts:
+        alone = microbatch_counts(request)
+    several = () if wanted.ranks == 1 else configurations(request, anatomy)
+    return least_step_ns(request, anatomy, calibration, several, alone)
 
 
 def least_step_ns(

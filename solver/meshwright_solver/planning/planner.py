@@ -12,7 +12,7 @@ from meshwright_solver.evaluation.sequence_order import whole_problem, with_orde
 from meshwright_solver.pipeline.no_pipeline import check_on_groups, plan_on_one_group
 from meshwright_solver.pipeline.pipeline_planner import check_pipeline, plan_pipeline
 from meshwright_solver.pipeline.stage_graph import Anatomy
-from meshwright_solver.pipeline.step_bound import least_step_ns
+from meshwright_solver.pipeline.step_bound import request_bound_ns
 from meshwright_solver.planning.batch_independence import check_split
 from meshwright_solver.planning.build import planner_build
 from meshwright_solver.planning.degrees.degrees_planner import check_stated, plan_stated
@@ -28,7 +28,6 @@ from meshwright_solver.problem.expert_dims import check_experts
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.sequence_classes import rows_of
 from meshwright_solver.stage.best_so_far import Best, Keep, through, unwanted
-from meshwright_solver.stage.microbatches import microbatch_counts
 from meshwright_solver.stage.request_check import check as check_stage
 from meshwright_solver.stage.search_progress import Report
 from meshwright_solver.stage.stage_planner import plan_stage
@@ -151,8 +150,6 @@ def _with_step_bound(answer: Answer, request: Request, anatomy: Anatomy) -> Answ
     """The answer with a lower bound on the step of every plan of one stage, in training."""
     if answer.plan is None or not anatomy.training:
         return answer
-    bound_ns = least_step_ns(
-        request, anatomy, calibration_for(request), (), microbatch_counts(request)
-    )
+    bound_ns = request_bound_ns(request, anatomy, calibration_for(request))
     search = answer.plan.search.model_copy(update={"step_bound_ns": bound_ns})
     return answer.model_copy(update={"plan": answer.plan.model_copy(update={"search": search})})

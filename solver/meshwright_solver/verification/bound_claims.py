@@ -14,11 +14,10 @@ does not exceed the cost of the plan.
 from __future__ import annotations
 
 from meshwright.schema import Calibration, Plan, PlanError, Request
-from meshwright_solver.pipeline import configuration_bound, step_bound
-from meshwright_solver.pipeline.configurations import configurations
+from meshwright_solver.pipeline import configuration_bound
 from meshwright_solver.pipeline.stage_graph import Anatomy
 from meshwright_solver.pipeline.stage_problems import Staged
-from meshwright_solver.stage.microbatches import microbatch_counts
+from meshwright_solver.pipeline.step_bound import request_bound_ns
 
 ROUNDING = 1e-9  # chosen: the same sums in another order
 
@@ -64,8 +63,4 @@ def _bound_of_configurations(
 ) -> float | None:
     if request.degrees is not None:
         return None
-    pipeline = request.pipeline
-    may_be_alone = pipeline.ranks in (None, 1) and not pipeline.cuts
-    wanted = configurations(request, anatomy) if pipeline.ranks != 1 else ()
-    alone = microbatch_counts(request) if may_be_alone else []
-    return step_bound.least_step_ns(request, anatomy, calibration, wanted, alone)
+    return request_bound_ns(request, anatomy, calibration)
