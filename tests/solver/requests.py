@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from meshwright.schema import Graph, Infeasible, Plan, Request, Setup, Topology
+from meshwright.schema import Answer, Graph, Infeasible, Plan, Request, Setup, Topology
 from meshwright_costmodel.calibrations import default_calibration
 from meshwright_solver.planning.planner import plan
 from meshwright_solver.problem.problem import Problem, build_problem
+from meshwright_solver.stage.best_so_far import Make
 from tests.solver.small_graphs import GraphMaker, toy_calibration
 
 ONE_BATCH = Setup(microbatches=1)
@@ -23,6 +24,18 @@ def planned(request: Request) -> Plan:
     assert answer.infeasible is None
     assert answer.plan is not None
     return answer.plan
+
+
+def offered(request: Request) -> tuple[Answer, list[Plan]]:
+    """What the planner answers, and all plans that its search offers before, in order."""
+    plans: list[Plan] = []
+
+    def keep(make: Make) -> None:
+        answer = make()
+        if answer is not None and answer.plan is not None:
+            plans.append(answer.plan)
+
+    return plan(request, keep=keep), plans
 
 
 def refused(request: Request) -> Infeasible:

@@ -4,25 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.schema import Budget, Pipeline, Plan, Recompute, Request, Setup, Topology
-from meshwright_solver.planning.planner import plan
-from meshwright_solver.stage.best_so_far import Make
+from meshwright.schema import Budget, Pipeline, Recompute, Request, Setup, Topology
 from tests.solver.layered import layered
-from tests.solver.requests import planned, toy_request
+from tests.solver.requests import offered, planned, toy_request
 from tests.solver.small_graphs import topology
-
-
-def _offered(request: Request) -> list[Plan]:
-    """All plans that the search offers, in order."""
-    plans: list[Plan] = []
-
-    def keep(make: Make) -> None:
-        answer = make()
-        if answer is not None and answer.plan is not None:
-            plans.append(answer.plan)
-
-    plan(request, keep=keep)
-    return plans
 
 
 @pytest.fixture(scope="module")
@@ -37,14 +22,14 @@ def only_pipelines() -> Request:
 
 def test_the_plan_without_a_pipeline_is_offered_first() -> None:
     request = toy_request(graph=layered(4), topology=topology(4, 2), pipeline=Pipeline(ranks=None))
-    first, *_ = _offered(request)
+    first, *_ = offered(request)[1]
     assert first.schedule is None
 
 
 def test_a_pipeline_is_offered_before_the_search_ends_where_one_stage_does_not_fit(
     only_pipelines: Request,
 ) -> None:
-    first, *more = _offered(only_pipelines)
+    first, *more = offered(only_pipelines)[1]
     assert first.schedule is not None
     assert more
 

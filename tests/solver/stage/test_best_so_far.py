@@ -13,20 +13,13 @@ from meshwright_solver.stage.answer import NOT_ENDED
 from meshwright_solver.stage.best_so_far import Make
 from meshwright_solver.verification.verify import verify_documents
 from tests.solver.layered import layered
-from tests.solver.requests import mlp_request, planned, toy_request, transformer_mlp
+from tests.solver.requests import mlp_request, offered, planned, toy_request, transformer_mlp
 from tests.solver.small_graphs import topology
 
 
 def kept(request: Request) -> list[Plan]:
     """What a search keeps where everything that it offers is wanted."""
-    found: list[Plan] = []
-
-    def keep(make: Make) -> None:
-        own = make()
-        if own is not None and own.plan is not None:
-            found.append(own.plan)
-
-    answer = plan(request, keep=keep)
+    answer, found = offered(request)
     assert answer.plan == planned(request)  # as if nobody had kept anything
     assert found
     return found
