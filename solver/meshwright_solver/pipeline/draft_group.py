@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -11,7 +12,9 @@ from meshwright_solver.pipeline.candidates import Option
 from meshwright_solver.pipeline.configurations import Configuration
 from meshwright_solver.pipeline.draft import Draft
 from meshwright_solver.pipeline.draft_plan import DraftPlan
+from meshwright_solver.pipeline.graph_work import Work
 from meshwright_solver.pipeline.optimistic_step import (
+    equal_stages_ns,
     outlook_ns,
     repeated_forward,
     scaled,
@@ -19,6 +22,7 @@ from meshwright_solver.pipeline.optimistic_step import (
 )
 from meshwright_solver.pipeline.rank_placement import Placement
 
+FINER = 1.1  # chosen: plans on finer meshes seldom gain so much
 _AGAIN = 0.75  # chosen: of the forward pass; outputs of blocks and their last ops are saved
 
 
@@ -28,7 +32,8 @@ class DraftGroup:
 
     axes: by share, of the finest mesh of its drafts. free: by share, the plan with unlimited
     memory. ways: draft plans of all shares. at_best_ns: the least optimistic step of the
-    configurations.
+    configurations. floors_ns: the least step of configurations, empty if unknown: of stages with
+    equal work and without communication.
     """
 
     shares: Placement
@@ -39,6 +44,8 @@ class DraftGroup:
     ways: list[DraftPlan] = field(default_factory=list)
     options: list[Option] = field(default_factory=list)
     at_best_ns: float = 0.0
+    floors_ns: dict[Configuration, float] = field(default_factory=dict)
+    left_out: list[Configuration] = field(default_factory=list)
 
     @property
     def ns(self) -> float:
@@ -66,14 +73,43 @@ class DraftGroup:
         axes = self.axes[place]
         return Draft(self.shares[place], (), policy, self.microbatches, self.most_held, axes)
 
-    def least_ns(self, fewer: DraftGroup) -> float:
-        """A bound on the optimistic step, from the group of as many ranks and fewer microbatches.
+    def set_floors(self, work: Work, devices: int) -> None:
+        """Set the least steps of the configurations. work: of a microbatch, on so many devices."""
+        passes = work.passes(devices / self.ranks)
+        self.floors_ns = {own: equal_stages_ns(own, passes) for own in self.configurations}
 
-        In smaller microbatches no sample takes less time.
+    def may_take(self, ns: float, fewer: DraftGroup | None = None) -> bool:
+        """Whether a configuration may take less than `ns`, on finer meshes than those of drafts.
+
+        fewer: the drafted group of as many ranks and fewer microbatches. In smaller microbatches
+        no sample takes less time.
         """
+        return next(self._within(ns, self._way(fewer)), None) is not None
+
+    def keep(self, ns: float) -> None:
+        """Leave out the configurations that cannot take less than `ns`."""
+        kept = list(self._within(ns, self._way(None)))
+        self.left_out += [own for own in self.configurations if own not in kept]
+        self.configurations = kept
+
+    def _way(self, fewer: DraftGroup | None) -> DraftPlan | None:
+        """The plan with unlimited memory, or a faster one; None on several kinds of devices."""
+        if len(self.shares) > 1:
+            return None
+        if self.free:
+            return self.free[0]
+        if fewer is None or not fewer.free:
+            return None
         share = fewer.microbatches / self.microbatches
-        way = with_passes(fewer.free[0], lambda passes: scaled(passes, share))
-        return min(outlook_ns(configuration, way) for configuration in self.configurations)
+        return with_passes(fewer.free[0], lambda passes: scaled(passes, share))
+
+    def _within(self, ns: float, way: DraftPlan | None) -> Iterator[Configuration]:
+        """The configurations that may take less than `ns`. way: on coarse meshes."""
+        for own in self.configurations:
+            if self.floors_ns.get(own, 0.0) < ns and (
+                way is None or outlook_ns(own, way) < FINER * ns
+            ):
+                yield own
 
     def gains_by_full(self, worth_ns: float) -> bool:
         """Whether drafts with full recomputation may be better than the current estimates.

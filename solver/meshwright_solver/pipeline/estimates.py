@@ -20,7 +20,7 @@ from meshwright_solver.pipeline.draft_plan import DraftPlan
 from meshwright_solver.pipeline.estimate import Estimate
 from meshwright_solver.pipeline.layers import layer_begins
 from meshwright_solver.pipeline.rank_placement import parts_of, sends_ns
-from meshwright_solver.pipeline.schedule_length import Pace
+from meshwright_solver.pipeline.schedule_length import pace_of
 from meshwright_solver.pipeline.stage_graph import Anatomy
 from meshwright_solver.pipeline.stage_limits import StageLimits
 
@@ -47,7 +47,6 @@ class Estimator:
         self._ops = len(anatomy.order)
         self._layers = layer_begins(anatomy)
         self._layers = self._layers[self._layers > 0]
-        self._paces: dict[tuple[str, int, int, int], Pace] = {}
 
     def cuts(self, task: EstimateTask) -> list[CutEstimate | None]:
         """The best cuts by configuration; None if no cuts fit."""
@@ -88,20 +87,16 @@ class Estimator:
         )
 
     def estimate(self, ways: tuple[DraftPlan, ...], configuration: Configuration) -> Estimate:
-        key = (
-            configuration.schedule,
-            configuration.ranks,
-            configuration.microbatches,
-            configuration.stages_per_rank,
-        )
-        if key not in self._paces:
-            self._paces[key] = Pace.of(*key)
         parts = parts_of(self._topology, configuration.shares)
-        pace = self._paces[key]
         each = max(1, len(self._layers) // (configuration.ranks * configuration.stages_per_rank))
         limits = StageLimits(
             plans=tuple([way for way in ways if way.layers <= each]),
-            pace=pace,
+            pace=pace_of(
+                configuration.schedule,
+                configuration.ranks,
+                configuration.microbatches,
+                configuration.stages_per_rank,
+            ),
             limits_bytes=np.array(
                 [part.topology.device.memory_bytes * self.usable for part in parts]
             ),

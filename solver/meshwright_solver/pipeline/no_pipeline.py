@@ -7,6 +7,7 @@ the answer, with a note on the idle devices.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -16,10 +17,12 @@ from meshwright_solver.common.deadline import ENDLESS, Deadline
 from meshwright_solver.pipeline.draft import on_meshes, within
 from meshwright_solver.pipeline.shared_context import Searches, SharedContext
 from meshwright_solver.stage.best_so_far import Best
+from meshwright_solver.stage.recompute.candidates import PolicyTrials
 from meshwright_solver.stage.request_patches import of_wider_request
-from meshwright_solver.stage.stage_planner import plan_stage
+from meshwright_solver.stage.stage_planner import search_stage
 
 Planned = Callable[[Request], Answer]
+Trials = tuple[PolicyTrials | None, ...]  # by group of devices
 
 _SHARE = 0.4  # chosen: share of the remaining time for each search without a pipeline
 _FAR_AHEAD = 1.1  # chosen: finer meshes seldom gain so much
@@ -39,10 +42,10 @@ class SingleStagePlan:
         self._axes = axes
         self._finest_axes = searches.shared.request.budget.max_axes
         self._best = best
-        self._on_coarsest = self._start(axes)
+        self._on_coarsest = self._start(SingleStageTask(axes))
         if searches.executor is None:
             self._coarse  # noqa: B018  it has ended: offer its plan
-        self._on_finest: Callable[[], Answer] | None = None
+        self._on_finest: Callable[[], _SingleStageAnswer] | None = None
 
     @property
     def ns(self) -> float:
@@ -56,7 +59,7 @@ class SingleStagePlan:
         pipeline_ns: the optimistic step of the best pipeline.
         """
         if self._coarse.plan is not None and not self._is_beaten(_UNSURE * pipeline_ns):
-            self._on_finest = self._start(self._finest_axes)
+            self._on_finest = self._start_finest()
 
     def best(self, pipeline_ns: float) -> Answer:
         """The best answer; on the finest meshes too, unless pipelines are far ahead."""
@@ -64,7 +67,7 @@ class SingleStagePlan:
         if self._on_finest is None:
             if self._is_beaten(pipeline_ns):
                 return coarse
-            self._on_finest = self._start(self._finest_axes)
+            self._on_finest = self._start_finest()
         fine = self._fine
         if coarse.plan is None:
             return fine
@@ -74,16 +77,21 @@ class SingleStagePlan:
 
     def without_limit(self, late: SharedContext) -> Answer:
         """The answer on the coarsest meshes. late: of the request without a time limit."""
-        return self._offered(_plan_single_stage(late, self._axes, ENDLESS))
+        return self._offered(_plan_single_stage(late, SingleStageTask(self._axes), ENDLESS).answer)
+
+    @property
+    def _coarse(self) -> Answer:
+        return self._coarse_answer.answer
 
     @cached_property
-    def _coarse(self) -> Answer:
-        return self._offered(self._on_coarsest())
+    def _coarse_answer(self) -> _SingleStageAnswer:
+        found = self._on_coarsest()
+        return _SingleStageAnswer(self._offered(found.answer), found.trials)
 
     @cached_property
     def _fine(self) -> Answer:
         assert self._on_finest is not None
-        return self._offered(self._on_finest())
+        return self._offered(self._on_finest().answer)
 
     def _offered(self, answer: Answer) -> Answer:
         patch = no_pipeline_patch(self._searches.shared.request.pipeline)
@@ -100,24 +108,48 @@ class SingleStagePlan:
             return False
         return self._deadline.is_over() or plan.cost.step_ns > _FAR_AHEAD * pipeline_ns
 
-    def _start(self, axes: int) -> Callable[[], Answer]:
+    def _start_finest(self) -> Callable[[], _SingleStageAnswer]:
+        return self._start(SingleStageTask(self._finest_axes, self._coarse_answer.trials))
+
+    def _start(self, task: SingleStageTask) -> Callable[[], _SingleStageAnswer]:
         """Start a search and return a function that waits for its answer.
 
         If the time ends before the other process answers, the search runs here with no time left.
         """
-        waiting = self._searches.begun(_plan_single_stage, axes, self._deadline)
-        return lambda: waiting() or _plan_single_stage(self._searches.shared, axes, self._deadline)
+        waiting = self._searches.begun(_plan_single_stage, task, self._deadline)
+        return lambda: waiting() or _plan_single_stage(self._searches.shared, task, self._deadline)
 
 
-def _plan_single_stage(shared: SharedContext, axes: int, deadline: Deadline) -> Answer:
-    """The plan of one stage on meshes of so many axes."""
-    request = shared.request
-    on_meshes_of = on_meshes(request, axes, is_final=axes == request.budget.max_axes)
+@dataclass(frozen=True, slots=True)
+class SingleStageTask:
+    """The search of one stage on meshes of so many axes. coarse: its trials on coarser meshes."""
+
+    axes: int
+    coarse: Trials = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _SingleStageAnswer:
+    answer: Answer
+    trials: Trials
+
+
+def _plan_single_stage(
+    shared: SharedContext, task: SingleStageTask, deadline: Deadline
+) -> _SingleStageAnswer:
+    request, trials = shared.request, list[PolicyTrials | None]()
+    final = task.axes == request.budget.max_axes
+    on_meshes_of = on_meshes(request, task.axes, is_final=final)
     limited = within(on_meshes_of, deadline, _SHARE / len(request.topology.groups))
-    ways = shared.anatomy.foldings
-    return plan_on_one_group(
-        limited, lambda one: plan_stage(one, None, deadline.stop, foldings=ways)
-    )
+
+    def planned(one: Request) -> Answer:
+        coarse = task.coarse[len(trials)] if task.coarse else None
+        ways = shared.anatomy.foldings
+        answer, tried = search_stage(one, stop=deadline.stop, foldings=ways, coarse=coarse)
+        trials.append(tried)
+        return answer
+
+    return _SingleStageAnswer(plan_on_one_group(limited, planned), tuple(trials))
 
 
 def no_pipeline_patch(wanted: Pipeline) -> RequestPatch:

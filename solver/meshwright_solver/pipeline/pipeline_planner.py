@@ -29,7 +29,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -47,7 +47,7 @@ from meshwright_solver.pipeline.candidates import Option, all_considered
 from meshwright_solver.pipeline.configurations import Configuration, configurations
 from meshwright_solver.pipeline.draft import coarsest_axes
 from meshwright_solver.pipeline.draft_group import DraftGroup
-from meshwright_solver.pipeline.drafts import Drafts
+from meshwright_solver.pipeline.drafts import LEAST_GAIN, Drafts
 from meshwright_solver.pipeline.infeasible_pipeline import closest, nothing_fits
 from meshwright_solver.pipeline.mixed_cluster_prefilter import ranked_groups
 from meshwright_solver.pipeline.no_pipeline import (
@@ -144,7 +144,7 @@ class _PipelineSearch:
             alone = SingleStagePlan(self.searches, self._coarsest, self.deadline, self.best)
         options = sorted(self._options(alone), key=lambda option: option.estimated_ns)
         self.options = {option.configuration: option for option in options}
-        promising = self._best_planned(options)
+        promising = self._best_planned(options, np.inf if alone is None else alone.ns)
         single = None if alone is None else self._single(alone, promising)
         if promising is None and (single is None or single.plan is None) and self._is_cut_short:
             late = SharedContext(self._unlimited, self.anatomy)
@@ -154,7 +154,7 @@ class _PipelineSearch:
                 promising = self._planned_late(late)
         if promising is None:
             if single is not None:
-                return single
+                return self._with_considered(single)
             return Answer(infeasible=self._reason_for_none())
         best = promising
         if single is None or self._may_win(best, single):
@@ -185,7 +185,8 @@ class _PipelineSearch:
         return closest(options) or self.drafts.refused or nothing_fits(self.request)
 
     def _with_considered(self, single: Answer) -> Answer:
-        assert single.plan is not None
+        if single.plan is None:
+            return single
         cost = single.plan.cost
         others = all_considered(self._corrected_options(), cost.step_ns, cost.memory_bytes.total)
         search = single.plan.search.model_copy(update={"considered": others})
@@ -194,9 +195,12 @@ class _PipelineSearch:
 
     def _with_bound(self, plan: Plan) -> Plan:
         """The plan with the lower bound on the step of all configurations."""
-        bound_ns = request_bound_ns(self.request, self.anatomy, self.stages.calibration)
-        search = plan.search.model_copy(update={"step_bound_ns": bound_ns})
+        search = plan.search.model_copy(update={"step_bound_ns": self._bound_ns})
         return plan.model_copy(update={"search": search})
+
+    @cached_property
+    def _bound_ns(self) -> float | None:
+        return request_bound_ns(self.request, self.searches.shared.work)
 
     @property
     def _may_be_alone(self) -> bool:
@@ -230,10 +234,12 @@ class _PipelineSearch:
         self._is_cut_short = estimating.is_over()
         self._say_left_out(groups, done, estimating)
         kinds = len(self.request.topology.groups)
-        promising = _promising(done, max(1, _SHARPENED // kinds))
+        promising = _promising(done, beaten_ns(), max(1, _SHARPENED // kinds))
         self.drafts.sharpen(promising, estimating)
         options = [option for group in groups for option in group.options]
-        return options or self.drafts.tight_options(groups, _TIGHT)
+        if not options and not self._has_first:
+            return self.drafts.tight_options(groups, _TIGHT)
+        return options
 
     def _for_estimates(self) -> Deadline:
         """The end of the estimates, a share of the remaining time from now."""
@@ -254,20 +260,23 @@ class _PipelineSearch:
                 "longer than others do with what there is"
             )
 
-    def _best_planned(self, options: Sequence[Option]) -> Option | None:
+    def _best_planned(self, options: Sequence[Option], single_ns: float) -> Option | None:
         """The best of the most promising options, planned on coarse meshes; None without a plan.
 
+        single_ns: the step of the plan without a pipeline, which options have to be close to.
         Estimates are corrected by the errors of the options planned before. Beyond the first few,
         an option is planned if its corrected estimate is below the best plan.
         """
         planned: list[Option] = []
         tried = 0
         for option in _of_all_ranks(options):
-            best_ns = min((other.ns for other in planned), default=np.inf)
+            best_ns = min((other.ns for other in planned), default=single_ns)
             if planned and (tried >= _MOST_PLANNED or self.deadline.is_over()):
                 break
             may_win = option.estimated_ns * self._error(option) < best_ns
-            if option.estimated_ns > AS_GOOD * best_ns or (tried >= _PLANNED and not may_win):
+            if option.estimated_ns > AS_GOOD * min(best_ns, single_ns) or (
+                tried >= _PLANNED and not may_win
+            ):
                 continue
             self._say(str(option.configuration), tried, max(_PLANNED, tried + 1))
             tried += 1
@@ -352,17 +361,22 @@ class _PipelineSearch:
         self.say(Progress(phase=phase, done=done, total=max(total, 1)))
 
 
-def _promising(groups: Sequence[DraftGroup], most: int) -> list[DraftGroup]:
-    """The best group of every number of ranks, and others near the best; any if none fits."""
+def _promising(groups: Sequence[DraftGroup], single_ns: float, most: int) -> list[DraftGroup]:
+    """The best group of every number of ranks, and others near the best; any if none fits.
+
+    single_ns: the step of the plan without a pipeline.
+    """
     estimated = sorted((group for group in groups if group.options), key=lambda group: group.ns)
     if not estimated:
         return list(groups)[:most]
+    best_ns = min(estimated[0].ns, single_ns)
+    estimated = [group for group in estimated if group.may_take((1 - LEAST_GAIN) * best_ns)]
     seen: set[int] = set()
     firsts, others = [], []
     for group in estimated:
-        if group.ranks not in seen and group.ns <= _BEST_OF_RANKS * estimated[0].ns:
+        if group.ranks not in seen and group.ns <= _BEST_OF_RANKS * best_ns:
             firsts.append(group)
-        elif group.ns <= _NEAR * estimated[0].ns:
+        elif group.ns <= _NEAR * best_ns:
             others.append(group)
         seen.add(group.ranks)
     return [*firsts, *others][:most]

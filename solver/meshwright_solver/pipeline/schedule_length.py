@@ -8,6 +8,7 @@ estimate, since the first rounds of uneven stages differ.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
@@ -32,14 +33,6 @@ class Pace:
     microbatches: int
     runs: tuple[ScheduleTable, ...]
 
-    @staticmethod
-    def of(kind: str, ranks: int, microbatches: int, stages_per_rank: int) -> Pace:
-        counts = [ranks * rounds for rounds in (_FEW, _MORE)]
-        if microbatches <= counts[-1]:
-            counts = [microbatches]
-        runs = [schedule(kind, ranks, count, stages_per_rank) for count in counts]
-        return Pace(microbatches, tuple(runs))
-
     @property
     def is_split(self) -> bool:
         return self.runs[0].is_split
@@ -60,3 +53,13 @@ class Pace:
         work = durations.forward + durations.inputs + durations.weights
         each_ns = max(each_ns, float(np.bincount(more.rank_of, work).max()))
         return steps_ns[1] + each_ns * (self.microbatches - more.microbatches)
+
+
+@lru_cache(maxsize=256)  # chosen: the configurations of a request; 7 MB for 128 ranks
+def pace_of(kind: str, ranks: int, microbatches: int, stages_per_rank: int) -> Pace:
+    """The pace of a schedule."""
+    counts = [ranks * rounds for rounds in (_FEW, _MORE)]
+    if microbatches <= counts[-1]:
+        counts = [microbatches]
+    runs = [schedule(kind, ranks, count, stages_per_rank) for count in counts]
+    return Pace(microbatches, tuple(runs))

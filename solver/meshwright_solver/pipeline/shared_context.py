@@ -11,8 +11,10 @@ from functools import cached_property, lru_cache, partial
 from typing import TypeVar
 
 from meshwright.schema import Request
+from meshwright_costmodel.calibrations import calibration_for
 from meshwright_solver.common.deadline import Deadline
 from meshwright_solver.pipeline.estimates import Estimator
+from meshwright_solver.pipeline.graph_work import GraphWork
 from meshwright_solver.pipeline.parallel_map import begun, fanned
 from meshwright_solver.pipeline.stage_graph import Anatomy
 
@@ -30,6 +32,10 @@ class SharedContext:
     @cached_property
     def estimator(self) -> Estimator:
         return Estimator(self.request, self.anatomy)
+
+    @cached_property
+    def work(self) -> GraphWork:
+        return GraphWork(self.request, self.anatomy, calibration_for(self.request))
 
 
 Work = Callable[[SharedContext, Task, Deadline], Result]

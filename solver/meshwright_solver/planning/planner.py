@@ -9,6 +9,7 @@ from meshwright.schema import Answer, Request
 from meshwright_costmodel.calibrations import calibration_for
 from meshwright_solver.common.deadline import Stop, never
 from meshwright_solver.evaluation.sequence_order import whole_problem, with_order
+from meshwright_solver.pipeline.graph_work import GraphWork
 from meshwright_solver.pipeline.no_pipeline import check_on_groups, plan_on_one_group
 from meshwright_solver.pipeline.pipeline_planner import check_pipeline, plan_pipeline
 from meshwright_solver.pipeline.stage_graph import Anatomy
@@ -150,6 +151,6 @@ def _with_step_bound(answer: Answer, request: Request, anatomy: Anatomy) -> Answ
     """The answer with a lower bound on the step of every plan of one stage, in training."""
     if answer.plan is None or not anatomy.training:
         return answer
-    bound_ns = request_bound_ns(request, anatomy, calibration_for(request))
+    bound_ns = request_bound_ns(request, GraphWork(request, anatomy, calibration_for(request)))
     search = answer.plan.search.model_copy(update={"step_bound_ns": bound_ns})
     return answer.model_copy(update={"plan": answer.plan.model_copy(update={"search": search})})

@@ -8,6 +8,7 @@ that a plan itself exposes. A plan that such a search finds is judged by its ste
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 from meshwright.schema import Answer, Exposed, Plan
 from meshwright_solver.stage.faster_plan import with_faster_plan
@@ -19,15 +20,20 @@ IN_FULL = Exposed(activation=1.0, parameter=1.0, gradient=1.0, once=1.0)
 IN_PART = Exposed(activation=1.0, parameter=0.2, gradient=0.5, once=0.6)
 
 
-def faster_answer(first: Answer, search: Callable[[Exposed], Answer], worth: float) -> Answer:
+def faster_answer(
+    first: Answer, search: Callable[[Exposed], Answer], worth: float, beaten_ns: float = inf
+) -> Answer:
     """The fastest of the first answer and those of searches with other shares.
 
     search: the answer with the given shares. All of them have the proof of the first answer. worth:
-    the share of the step that gathers and reductions have to expose for a further search.
+    the share of the step that gathers and reductions have to expose for a further search. It may
+    save what they expose: without that, the step must be below `beaten_ns`.
     """
     best, tried = first, list[Exposed]()
     for shares in (IN_FULL, IN_PART, None):
-        if best.plan is None or _waited_share(best.plan) <= worth:
+        if best.plan is None or _waited_ns(best.plan) <= worth * best.plan.cost.step_ns:
+            break
+        if best.plan.cost.step_ns - _waited_ns(best.plan) >= beaten_ns:
             break
         counted = shares or measured_shares(best.plan)
         if not any(_are_near(counted, other) for other in tried):
@@ -51,11 +57,10 @@ def measured_shares(plan: Plan) -> Exposed:
     )
 
 
-def _waited_share(plan: Plan) -> float:
-    """The share of the step that waits for parameters and gradients."""
+def _waited_ns(plan: Plan) -> float:
+    """The time of the step that waits for parameters and gradients."""
     exposed = plan.cost.exposed_ns
-    waited_ns = exposed.get("parameter", 0.0) + exposed.get("gradient", 0.0)
-    return waited_ns / plan.cost.step_ns if plan.cost.step_ns else 0.0
+    return exposed.get("parameter", 0.0) + exposed.get("gradient", 0.0)
 
 
 def _are_near(one: Exposed, other: Exposed) -> bool:

@@ -21,6 +21,7 @@ from meshwright_solver.problem.inference_graph import for_inference
 from meshwright_solver.stage.answer import Write, plan_of
 from meshwright_solver.stage.best_so_far import Keep, unwanted
 from meshwright_solver.stage.parameter_bound import parameter_shortfall
+from meshwright_solver.stage.recompute.candidates import PolicyTrials
 from meshwright_solver.stage.search_progress import Report
 from meshwright_solver.stage.stage_position import ALONE, StagePosition
 from meshwright_solver.stage.stage_search import StageSearch
@@ -40,6 +41,23 @@ def plan_stage(
     write: builds the plan document, in full unless the caller needs less. foldings: of the
     request's graph, where several searches share them. keep: receives the best answer so far.
     """
+    return search_stage(request, report, stop, position, write, foldings, keep)[0]
+
+
+def search_stage(
+    request: Request,
+    report: Report | None = None,
+    stop: Stop = never,
+    position: StagePosition = ALONE,
+    write: Write = plan_of,
+    foldings: Foldings | None = None,
+    keep: Keep = unwanted,
+    coarse: PolicyTrials | None = None,
+) -> tuple[Answer, PolicyTrials | None]:
+    """`plan_stage`, with the trials on the coarsest meshes; None if there were none.
+
+    coarse: the trials of a search of the same request on coarser meshes.
+    """
     report = report or (lambda _: None)
     report(Progress(phase="reading", done=0, total=1))
     deadline = Deadline.after(request.budget.seconds, stop)
@@ -48,13 +66,13 @@ def plan_stage(
         request = request.model_copy(update={"graph": graph})
     shortfall = parameter_shortfall(request)
     if shortfall is not None:
-        return Answer(infeasible=shortfall)
+        return Answer(infeasible=shortfall), None
     if foldings is None or foldings.graph is not request.graph:
         foldings = Foldings(request.graph)
     search = StageSearch(
         request, position, foldings, deadline, report=report, write=write, keep=keep
     )
-    return search.answer()
+    return search.answer(coarse)
 
 
 def price_stage(

@@ -44,6 +44,7 @@ from meshwright_solver.stage.stage_position import ALONE, StagePosition
 COARSE_WORTH = 0.01
 FINE_WORTH = 0.03
 LED_TOLERANCE = 0.01  # chosen: the gap at which such a search ends, as the step judges its plan
+LEAST_GAIN = 0.005  # chosen: as `simplicity`: what gains less is not searched for
 COARSE_AXES = 2  # chosen: one axis a level of most clusters; a third takes five times as long
 
 
@@ -72,27 +73,31 @@ class StageSearch:
         self._best = Best(keep)
         self._history = History()
         self._answers: dict[Hashable, Answer] = {}
+        self._fastest_ns = inf
 
-    def answer(self) -> Answer:
-        """The fastest plan of all that are tried, or why there is none.
+    def answer(self, coarse: PolicyTrials | None = None) -> tuple[Answer, PolicyTrials]:
+        """The fastest plan of all that are tried, or why there is none, and the first trials.
 
         A whole graph is tried on coarse meshes first, where a search takes a fraction of the time;
-        what is about as fast as the best there is searched on all meshes.
+        what is about as fast as the best there is searched on all meshes. coarse: those trials, if
+        they are known.
         """
         axes = self._request.budget.max_axes
         has_coarse = axes > COARSE_AXES and self._candidates(COARSE_AXES) != self._candidates(axes)
         if not self._is_whole or not has_coarse or self._request.recompute.policy == "ops":
-            return self._trials(axes).best()
-        coarse = self._trials(COARSE_AXES)
+            trials = self._trials(axes)
+            return trials.best(), trials
+        coarse = coarse or self._trials(COARSE_AXES)
         if coarse.best().plan is None:
-            return self._trials(axes).best()
+            trials = self._trials(axes)
+            return trials.best(), trials
         fine = PolicyTrials()
         worth = FINE_WORTH
         for policy, count in coarse.promising():
             if not self._deadline.is_over() or not fine.tries:
                 fine.add(policy, count, self._planned(policy, count, axes, worth))
                 worth = inf  # of the fastest alone
-        return coarse.refined(fine)
+        return coarse.refined(fine), coarse
 
     @property
     def _is_whole(self) -> bool:
@@ -120,7 +125,7 @@ class StageSearch:
                 is_open[first] = tries.add(first, count, answer)
             if policy == "auto" and (answer is None or self._is_short_of_memory(answer)):
                 for other in POLICIES:
-                    if is_open[other]:
+                    if is_open[other] and tries.may_gain(other):
                         is_open[other] = tries.add(other, count, self._planned(other, count, axes))
             if policy == "ops" and answer is not None and self._is_short_of_memory(answer):
                 self._add_op_by_op(count, answer, tries)
@@ -183,7 +188,10 @@ class StageSearch:
             first = self._plan_within_memory(recompute, count, axes, None)
             if worth is None:
                 worth = COARSE_WORTH if axes <= COARSE_AXES else inf
-            self._answers[terms] = self._faster(first, recompute, count, axes, worth)
+            answer = self._faster(first, recompute, count, axes, worth)
+            if answer.plan is not None:
+                self._fastest_ns = min(self._fastest_ns, answer.plan.cost.step_ns)
+            self._answers[terms] = answer
             self._best.add(self._answers[terms])
             self._best.offer()
         return self._answers[terms]
@@ -196,7 +204,10 @@ class StageSearch:
             return first
         self._best.add(first)
         return faster_answer(
-            first, lambda shares: self._plan_within_memory(recompute, count, axes, shares), worth
+            first,
+            lambda shares: self._plan_within_memory(recompute, count, axes, shares),
+            worth,
+            (1 - LEAST_GAIN) * self._fastest_ns,
         )
 
     def _plan_within_memory(

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from meshwright.schema import Calibration, Plan, PlanError, Request
 from meshwright_solver.pipeline import configuration_bound
+from meshwright_solver.pipeline.graph_work import GraphWork
 from meshwright_solver.pipeline.stage_graph import Anatomy
 from meshwright_solver.pipeline.stage_problems import Staged
 from meshwright_solver.pipeline.step_bound import request_bound_ns
@@ -63,4 +64,4 @@ def _bound_of_configurations(
 ) -> float | None:
     if request.degrees is not None:
         return None
-    return request_bound_ns(request, anatomy, calibration)
+    return request_bound_ns(request, GraphWork(request, anatomy, calibration))

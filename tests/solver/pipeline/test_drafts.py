@@ -7,8 +7,9 @@ import pytest
 from meshwright.schema import Pipeline, Recompute
 from meshwright_solver.common.deadline import ENDLESS
 from meshwright_solver.pipeline.configurations import configurations
-from meshwright_solver.pipeline.draft_group import DraftGroup
-from meshwright_solver.pipeline.drafts import Drafts
+from meshwright_solver.pipeline.draft_group import FINER, DraftGroup
+from meshwright_solver.pipeline.drafts import LEAST_GAIN, Drafts
+from meshwright_solver.pipeline.optimistic_step import outlook_ns
 from meshwright_solver.pipeline.shared_context import Searches, SharedContext
 from meshwright_solver.pipeline.stage_graph import Anatomy
 from tests.solver.layered import layered
@@ -47,4 +48,21 @@ def test_a_known_step_leaves_out_only_groups_that_are_behind(
     looked = {(group.ranks, group.microbatches) for group in _looked(beaten_ns)}
     left_out = [group for group in every if (group.ranks, group.microbatches) not in looked]
     assert left_out
-    assert min(group.at_best_ns for group in left_out) > 1.1 * beaten_ns
+    assert not any(group.may_take((1 - LEAST_GAIN) * beaten_ns) for group in left_out)
+
+
+def test_configurations_that_cannot_win_are_left_out_of_a_group() -> None:
+    group = max(_looked(float("inf")), key=lambda group: len(group.configurations))
+    steps = {own: outlook_ns(own, group.free[0]) for own in group.configurations}
+    floors = group.floors_ns
+    ns = 1.001 * min(max(floors[own], steps[own] / FINER) for own in steps)
+    group.keep(ns)
+    assert 0 < len(group.configurations) < len(steps)
+    assert set(group.left_out) | set(group.configurations) == set(steps)
+    assert all(floors[own] >= ns or steps[own] >= FINER * ns for own in group.left_out)
+
+
+def test_no_plan_is_faster_than_the_least_step_of_equal_stages(every: list[DraftGroup]) -> None:
+    for group in every:
+        for own, floor_ns in group.floors_ns.items():
+            assert floor_ns <= outlook_ns(own, group.free[0]) * (1 + 1e-9)

@@ -10,7 +10,7 @@ from meshwright.schema import Axis, Mesh, MeshAxis, Passes
 from meshwright_solver.pipeline.draft_plan import DraftPlan
 from meshwright_solver.pipeline.estimate import Estimate
 from meshwright_solver.pipeline.op_profile import OpProfile
-from meshwright_solver.pipeline.schedule_length import Pace
+from meshwright_solver.pipeline.schedule_length import pace_of
 from meshwright_solver.pipeline.stage_limits import StageLimits, held_of
 
 
@@ -49,7 +49,7 @@ def estimate_of(passing: list[float]) -> Estimate:
     mesh = Mesh(axes=(MeshAxis(name=Axis("gpu"), size=2, level="gpu"),))
     at = np.array([1, 2, 3])
     plan = DraftPlan(profile, at, none, passes, passes, ones / 4, mesh)
-    pace = Pace.of("1f1b", 2, 2, 1)
+    pace = pace_of("1f1b", 2, 2, 1)
     limits = StageLimits((plan,), pace, np.array([100.0, 100.0]), np.zeros(2, np.int64))
     return Estimate(limits, np.zeros((2, 4)))
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.schedules.kinds import schedule
-from meshwright_solver.pipeline.schedule_length import Pace
+from meshwright_solver.pipeline.schedule_length import pace_of
 from meshwright_solver.pipeline.schedule_run import Durations, step_ns
 
 KINDS = [("gpipe", 1), ("1f1b", 1), ("zb_h1", 1), ("interleaved_1f1b", 2), ("zb_v", 2)]
@@ -24,7 +24,7 @@ def test_it_is_near_the_run_of_all(
     forward, inputs, weights, once = random.uniform(0.8, 1.2, (4, stages))
     durations = Durations(forward, inputs, weights, random.uniform(0, 0.1, (2, stages - 1)))
     whole = step_ns(schedule(kind, ranks, microbatches, count), durations, once)
-    pace = Pace.of(kind, ranks, microbatches, count)
+    pace = pace_of(kind, ranks, microbatches, count)
     assert sum(run.microbatches for run in pace.runs) <= max(5 * ranks, microbatches)
     assert pace.step_ns(durations, once) == pytest.approx(whole, rel=0.02)
 
@@ -32,5 +32,5 @@ def test_it_is_near_the_run_of_all(
 def test_equal_stages_are_told_exactly() -> None:
     ones = np.ones(4)
     durations = Durations(ones, ones, ones, np.zeros((2, 3)))
-    found = Pace.of("1f1b", 4, 100, 1).step_ns(durations, ones)
+    found = pace_of("1f1b", 4, 100, 1).step_ns(durations, ones)
     assert found == pytest.approx(100 * 3 + 3 * 3 + 1)

@@ -10,6 +10,7 @@ from meshwright.schedules.kinds import schedule
 from meshwright.schema import Calibration, Pipeline, Request, Setup, Topology
 from meshwright_solver.common.deadline import Deadline
 from meshwright_solver.pipeline.configurations import Configuration, configurations
+from meshwright_solver.pipeline.graph_work import GraphWork
 from meshwright_solver.pipeline.stage_graph import Anatomy
 from meshwright_solver.pipeline.stage_plans import StagePlans, StageWishes, plan_stages
 from meshwright_solver.pipeline.stage_problems import Staged
@@ -34,7 +35,7 @@ CURVED: Calibration = toy_calibration().model_copy(update={"curves": (round_curv
 def bound_of(request: Request, own: Configuration) -> float:
     calibration = request.calibration
     assert isinstance(calibration, Calibration)
-    found = least_step_ns(request, Anatomy(request.graph), calibration, [own])
+    found = least_step_ns(request, GraphWork(request, Anatomy(request.graph), calibration), [own])
     assert found is not None
     return found
 

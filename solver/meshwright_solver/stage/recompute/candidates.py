@@ -16,6 +16,9 @@ WAITING = 0.03
 # chosen: configurations that coarse meshes tell apart no better, and how many are searched again
 NEAR = 1.02
 MOST_PROMISING = 3
+# chosen: of the compute of a plan without recomputation; the forward pass is a third of it, and
+# outputs of blocks and their last ops are saved
+AGAIN = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,17 @@ class PolicyTrials:
             return why is not None and why.constraint == "memory"
         waited_ns = sum(plan.cost.exposed_ns.values())
         return plan.cost.step_ns < before_ns and waited_ns > WAITING * plan.cost.step_ns
+
+    def may_gain(self, policy: RecomputePolicy) -> bool:
+        """Whether a policy may have a faster plan than those tried: `full` repeats most ops."""
+        plain = [
+            trial.answer.plan.cost.compute_ns
+            for trial in self.tries
+            if trial.policy == "none" and trial.answer.plan is not None
+        ]
+        if policy != "full" or not plain:
+            return True
+        return (1 + AGAIN) * min(plain) < min(trial.step_ns for trial in self.tries)
 
     def promising(self) -> list[tuple[RecomputePolicy, int]]:
         """The configurations about as fast as the best, the fastest first. There is a plan."""

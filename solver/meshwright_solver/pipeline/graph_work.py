@@ -1,0 +1,87 @@
+"""The work of a graph on one device: the least time of its passes, without communication."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from meshwright.schema import Calibration, InvalidInput, Passes, Request, Topology
+from meshwright_solver.common.arrays import FloatArray
+from meshwright_solver.constraints.meshes import meshes
+from meshwright_solver.pipeline.stage_graph import Anatomy
+from meshwright_solver.problem.problem import build_problem
+from meshwright_solver.problem.values import find_values
+from meshwright_solver.strategies.mesh_models import Models
+from meshwright_solver.strategies.op_templates import OpSketches
+
+
+@dataclass(frozen=True)
+class Work:
+    """The work of one microbatch on one device, each op at its fastest.
+
+    of_ops: (ops, 3), ns of the passes forward, inputs and weights, of all copies of an op.
+    launches: (3,), ns of launches by pass, which more devices do not shorten.
+    """
+
+    of_ops: FloatArray
+    launches: FloatArray
+
+    @cached_property
+    def busy_ns(self) -> float:
+        return float(self.of_ops.sum())
+
+    @property
+    def launches_ns(self) -> float:
+        return float(self.launches.sum())
+
+    def passes(self, devices: float) -> Passes:
+        """The least passes of a rank that has the whole graph on so many devices."""
+        forward, inputs, weights = (self.of_ops.sum(axis=0) / devices + self.launches).tolist()
+        return Passes(forward_ns=forward, inputs_ns=inputs, weights_ns=weights, step_ns=0.0)
+
+
+class GraphWork:
+    """The work of a request's graph by number of microbatches; computed once for each."""
+
+    def __init__(self, request: Request, anatomy: Anatomy, calibration: Calibration) -> None:
+        self.request = request
+        self.anatomy = anatomy
+        self.calibration = calibration
+        self.folding = next(anatomy.foldings.of({}))
+        self._known: dict[int, list[Work]] = {}
+
+    def at(self, microbatches: int) -> list[Work]:
+        """The work by group of devices; empty if the graph does not divide into so many."""
+        if microbatches not in self._known:
+            groups = self.request.topology.groups
+            try:
+                works = [self._work(group, microbatches) for group in groups]
+            except InvalidInput:
+                works = []
+            self._known[microbatches] = works
+        return self._known[microbatches]
+
+    def _work(self, group: Topology, microbatches: int) -> Work:
+        level = group.levels[-1].model_copy(update={"size": 1})
+        device = group.model_copy(update={"levels": (level,)})
+        setup = self.request.setup.model_copy(update={"microbatches": microbatches})
+        nothing = self.calibration.model_copy(update={"launch_ns": 0})
+        problem = build_problem(self.folding.graph, device, setup, self.calibration, microbatches)
+        values = find_values(problem)
+        sketches = OpSketches(problem, values)
+        (mesh, *_) = meshes(device, 1)
+        models = Models(problem, values, mesh, sketches)
+        without = Models(replace(problem, calibration=nothing), values, mesh, sketches)
+        of_ops, launches = [], np.zeros(3)
+        for position, op in enumerate(problem.ops):
+            if position in values.views or op.op.name not in self.anatomy.place:
+                continue
+            model = models.ops.model(position)
+            copies = self.folding.stood_for.get(("op", op.op.name), 1)
+            whole = copies * np.array(models.passes_ns(model, model.choices)).min(axis=1)
+            busy = copies * np.array(without.passes_ns(model, model.choices)).min(axis=1)
+            of_ops.append(busy)
+            launches += whole - busy
+        return Work(np.array(of_ops).reshape(-1, 3), launches)
