@@ -112,7 +112,7 @@ def by_ops(graph: Graph, values: Mapping[str, T]) -> T:
                 "loss": None,
             }
         )
-        made |= interpret(one, {name: made[name] for name in op.inputs})
+        made |= interpret(one, {name: made[name] for name in op.inputs}, slots="stated")
         for name in own:
             if last.get(name, -1) <= place and name != graph.loss:
                 del made[name]

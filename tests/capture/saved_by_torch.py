@@ -56,4 +56,4 @@ def kept_of_op(
     ]
     one = Graph(tensors=tuple(tensors), ops=(op,), outputs=op.outputs)
     free = [leaves[name] for name in leaves if name in besides]
-    return kept_bytes(lambda: interpret(one, leaves), free)[0]
+    return kept_bytes(lambda: interpret(one, leaves, slots="stated"), free)[0]

@@ -46,7 +46,6 @@ def test_an_architecture_trains_the_same_as_its_graph(architecture, run_graph):
     loss = model(**inputs).loss
     tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
     sizes = {name: BATCH if name == "batch" else SEQ for name in graph.symbols}
-    # four times the slots of an even split: an expert can take every token of a sequence
-    made = run_graph(graph, model, tensors, symbols=sizes, capacity_factor=4.0)
+    made = run_graph(graph, model, tensors, symbols=sizes)
     parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
     assert_trains_the_same(parameters, loss, made[graph.loss])

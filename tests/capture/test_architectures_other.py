@@ -42,7 +42,7 @@ def check_architecture(architecture: OtherArchitecture, run_graph) -> None:
     loss = model(**values, **packed).loss
     tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
     sizes = {name: BATCH if name == "batch" else architecture.seq for name in graph.symbols}
-    made = run_graph(graph, model, tensors, symbols=sizes, capacity_factor=4.0)
+    made = run_graph(graph, model, tensors, symbols=sizes)
     parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
     assert_trains_the_same(parameters, loss, made[graph.loss], of_largest=1e-4)
 

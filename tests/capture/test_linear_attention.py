@@ -62,7 +62,6 @@ def test_a_model_trains_the_same_as_its_graph_and_its_plan_is_verified(model_typ
         graph,
         {**parameters, **dict(model.named_buffers()), **values},
         symbols={"batch": ROWS, "seq": SEQ},
-        capacity_factor=4.0,
     )[graph.loss]
     assert_trains_the_same(parameters, loss, made)
 

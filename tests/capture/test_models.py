@@ -61,8 +61,7 @@ def test_a_language_model_trains_the_same_as_its_graph(family, config, run_graph
     inputs = text_inputs(model, next_sentence=family == "bert")
     loss = model(**inputs).loss
     sizes = {"batch": BATCH, "seq": SEQ}
-    # twice the slots of an even split: an expert can take every token of a sequence
-    made = run_graph(graph, model, inputs, symbols=sizes, capacity_factor=2.0)
+    made = run_graph(graph, model, inputs, symbols=sizes)
     assert_same_training(graph, model, loss, made)
 
 
@@ -82,7 +81,7 @@ def test_slots_that_do_not_divide_are_rounded_up(config, run_graph):
     inputs["input_ids"].clamp_(min=1)  # torch leaves out the gradient of the padding token
     loss = model(**inputs).loss
     sizes = {"batch": BATCH, "seq": SEQ}
-    made = run_graph(graph, model, inputs, symbols=sizes, capacity_factor=2.5)
+    made = run_graph(graph, model, inputs, symbols=sizes)
     assert_same_training(graph, model, loss, made)
 
 

@@ -49,7 +49,9 @@ def check(graph: Graph, values: Mapping[str, T], symbols: Mapping[str, int]) -> 
     setup = Setup(symbols=dict(symbols), microbatches=1, execution="eager")
     problem = build_problem(graph, topology(1), setup, toy_calibration())
     found = find_values(problem)
-    made = {k: v.detach() for k, v in interpret(graph, values, symbols=symbols).items()}
+    made = {
+        k: v.detach() for k, v in interpret(graph, values, symbols=symbols, slots="stated").items()
+    }
     gradient = {name for name, info in problem.tensors.items() if info.has_gradient}
     free = {t.name for t in graph.tensors if t.role == "parameter"}
     compared = set()

@@ -35,7 +35,6 @@ def test_a_norm_of_all_parts_is_the_norm(kind: str, inputs: int, attrs: dict[str
         attrs={"dims": 1, "eps": 1e-5, **attrs},
         shapes=[(2, 3, 8)],
         dtypes=[torch.float32],
-        capacity_factor=None,
     )
     found = STATISTICS[kind](TorchArrays(), call, lambda x, _how: x, 1)
     torch.testing.assert_close(found, KERNELS[kind](call), rtol=1e-4, atol=1e-5)

@@ -57,8 +57,7 @@ def test_each_expert_computes_the_tokens_that_chose_it(activation, low):
     assert "matmul" not in kinds
     x = torch.randn(3, 8, HIDDEN)
     values = {**dict(module.named_parameters()), "x": x}
-    # four times the slots of an even split: an expert can take every token
-    outputs = interpret(graph, values, capacity_factor=4.0)
+    outputs = interpret(graph, values)
     torch.testing.assert_close(outputs[graph.outputs[0]], module(x))
 
 

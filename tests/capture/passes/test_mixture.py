@@ -2,6 +2,7 @@
 
 from types import MethodType
 
+import pytest
 import torch
 from torch.nn import functional
 from transformers import OlmoeConfig, OlmoeForCausalLM
@@ -11,7 +12,7 @@ from meshwright.schema import Graph, Op, Tensor
 from tests.capture.architecture import GROUPED
 
 
-def graph_of(capacity):
+def graph_of(capacity, factor):
     def tensor(name, *shape, dtype="float32", role="activation"):
         return Tensor(name=name, shape=shape, dtype=dtype, role=role)
 
@@ -31,7 +32,7 @@ def graph_of(capacity):
                 kind="moe_dispatch",
                 inputs=("x", "index"),
                 outputs=("slots",),
-                attrs={"capacity_factor": 1.0},
+                attrs={"capacity_factor": factor},
             ),
             Op(
                 name="experts",
@@ -45,20 +46,20 @@ def graph_of(capacity):
                 kind="moe_combine",
                 inputs=("grown", "index", "weight"),
                 outputs=("y",),
-                attrs={"capacity_factor": 1.0},
+                attrs={"capacity_factor": factor},
             ),
         ),
         outputs=("y",),
     )
 
 
-def run(index, **options):
+def run(index, factor=1.0):
     x = torch.arange(8.0).reshape(1, 4, 2) + 1
     w = torch.randn(2, 3, 2)
     weight = torch.tensor([0.5, 1.0, 2.0, 3.0]).reshape(1, 4, 1)
     index = torch.tensor(index).reshape(1, 4, 1)
     values = {"x": x, "index": index, "weight": weight, "w": w}
-    made = interpret(graph_of(2), values, **options)
+    made = interpret(graph_of(2, factor), values)
     each = torch.einsum("bsh,bsfh->bsf", x, w[index[..., 0]]) * weight
     return made, x, each
 
@@ -70,15 +71,15 @@ def test_an_even_split_fills_every_slot():
     torch.testing.assert_close(made["y"], each)
 
 
-def test_a_token_beyond_the_slots_is_dropped():
-    made, _, each = run([0, 0, 0, 1])
+def test_a_token_beyond_a_fixed_capacity_is_dropped():
+    made, _, each = run([0, 0, 0, 1], factor=1.25)
     # expert 0 has two slots: its third token finds none
     torch.testing.assert_close(made["y"][:, [0, 1, 3]], each[:, [0, 1, 3]])
     assert (made["y"][:, 2] == 0).all()
 
 
-def test_more_slots_drop_nothing():
-    made, _, each = run([0, 0, 0, 1], capacity_factor=2.0)
+def test_experts_without_a_fixed_capacity_drop_nothing():
+    made, _, each = run([0, 0, 0, 1])
     torch.testing.assert_close(made["y"], each)
 
 
@@ -91,7 +92,15 @@ def first_and_next_best(gate, x):
     return scores, scores.softmax(-1).gather(1, index), index
 
 
-def test_tokens_in_one_dim_and_squared_activations_are_experts_with_slots(run_graph):
+def first_expert_twice(gate, x):
+    """A router that names one expert for both choices, as a table of experts by token may."""
+    scores = functional.linear(x.reshape(-1, gate.hidden_dim), gate.weight)
+    index = torch.zeros_like(scores[:, :2], dtype=torch.long)
+    return scores, scores.softmax(-1).gather(1, index), index
+
+
+@pytest.mark.parametrize("router", [first_and_next_best, first_expert_twice])
+def test_tokens_in_one_dim_and_squared_activations_are_experts_with_slots(router, run_graph):
     torch.manual_seed(0)
     tiny = {
         **GROUPED,
@@ -102,7 +111,7 @@ def test_tokens_in_one_dim_and_squared_activations_are_experts_with_slots(run_gr
     }
     model = OlmoeForCausalLM._from_config(OlmoeConfig(**tiny), dtype=torch.float32).train()
     for layer in model.model.layers:
-        layer.mlp.gate.forward = MethodType(first_and_next_best, layer.mlp.gate)
+        layer.mlp.gate.forward = MethodType(router, layer.mlp.gate)
 
     def inputs(sizes):
         ids = torch.zeros(sizes["batch"], sizes["seq"], dtype=torch.long, device="meta")
@@ -113,7 +122,7 @@ def test_tokens_in_one_dim_and_squared_activations_are_experts_with_slots(run_gr
     kinds = [op.kind for op in graph.ops]
     assert (kinds.count("moe_dispatch"), kinds.count("sort")) == (2, 0)
     ids = torch.randint(3, 90, (2, 12))
-    made = run_graph(graph, model, {"input_ids": ids, "labels": ids}, capacity_factor=4.0)
+    made = run_graph(graph, model, {"input_ids": ids, "labels": ids})
     loss = model(input_ids=ids, labels=ids).loss
     torch.testing.assert_close(made[graph.loss], loss)
     weights = [layer.mlp.gate.weight for layer in model.model.layers]

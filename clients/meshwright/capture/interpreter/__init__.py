@@ -16,7 +16,7 @@ from meshwright.capture.interpreter import (
     recurrence,
     shape,
 )
-from meshwright.capture.interpreter.run import Kernel, TorchOpCall
+from meshwright.capture.interpreter.run import Kernel, Slots, TorchOpCall
 from meshwright.capture.interpreter.torch_operator import arguments_of, operator_of
 from meshwright.schema import Graph, Op
 from meshwright.schema.op_attrs import read_attrs
@@ -40,12 +40,13 @@ def interpret(
     *,
     symbols: Mapping[str, int] | None = None,
     dtypes: Mapping[str, torch.dtype] | None = None,
-    capacity_factor: float | None = None,
+    slots: Slots = "enough",
 ) -> dict[str, torch.Tensor]:
     """All tensors of the graph by name, with autograd.
 
-    values: the tensors without a producer. dtypes: replacements of dtypes of the graph.
-    capacity_factor: replaces that of the graph, to avoid dropped tokens in a mixture.
+    values: the tensors without a producer. dtypes: replacements of dtypes of the graph. slots: of
+    experts without a fixed capacity (`capacity_factor` 1.0): as many as the busiest one needs, or
+    as the graph states, so that tokens may be dropped.
     Raises NotImplementedError for a kind without a kernel.
     """
     sizes = {**graph.symbols, **(symbols or {})}
@@ -60,7 +61,7 @@ def interpret(
             dtypes=[names[name] for name in op.outputs],
             sizes=sizes,
             replaced=dtypes or {},
-            capacity_factor=capacity_factor,
+            slots=slots,
         )
         tensors.update(zip(op.outputs, results_of(run), strict=True))
     return tensors
@@ -74,11 +75,12 @@ def run_of(
     dtypes: Sequence[str],
     sizes: Mapping[str, int],
     replaced: Mapping[str, torch.dtype],
-    capacity_factor: float | None = None,
+    slots: Slots = "stated",
 ) -> TorchOpCall:
     """The call of one op for its kernel.
 
     shapes, dtypes: of its outputs. sizes: of the symbols. replaced: replacements of dtypes.
+    slots: of experts, by the shape or as many as needed.
     """
 
     def dtype(name: str) -> torch.dtype:
@@ -91,7 +93,7 @@ def run_of(
         read_attrs(op.attrs, sizes, dtype),
         list(shapes),
         [dtype(name) for name in dtypes],
-        capacity_factor,
+        slots,
     )
 
 

@@ -1,12 +1,11 @@
-"""Kernels of mixtures of experts with a fixed capacity.
+"""Kernels of mixtures of experts.
 
-The (token, choice) pairs of each sequence fill the slots of an expert in order. Tokens beyond the
-capacity are dropped, and unused slots hold zeros.
+The (token, choice) pairs of each sequence fill the slots of an expert in order. Unused slots hold
+zeros. Tokens beyond the slots are dropped, unless the call gets enough slots and the experts have
+no fixed capacity (`capacity_factor` 1.0).
 """
 
 from __future__ import annotations
-
-import math
 
 import torch
 import torch.nn.functional as F
@@ -33,13 +32,14 @@ def _dispatch(run: TorchOpCall) -> T:
     x, index = run.inputs
     experts = run.shapes[0][0]
     batch, length, choices = index.shape
+    slots = _slots(index, experts)
     capacity = run.shapes[0][2]
-    if run.capacity_factor is not None:
-        capacity = math.ceil(run.capacity_factor * length * choices / experts)
+    if run.slots == "enough" and run.attrs["capacity_factor"] == 1:
+        capacity = max(capacity, int(slots.max()) + 1)
     slots_tensor = x.new_zeros(experts, batch, capacity + 1, x.shape[-1])
     token = x[:, :, None, :].expand(batch, length, choices, x.shape[-1])
     # dropped tokens go to an extra slot, which is cut off
-    place = (index, _sequences(index), _slots(index, experts).clamp(max=capacity))
+    place = (index, _sequences(index), slots.clamp(max=capacity))
     return slots_tensor.index_put(place, token)[:, :, :capacity]
 
 

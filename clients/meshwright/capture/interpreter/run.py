@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
 from meshwright.schema import Op
+
+# of an expert: as the shape states them, or as many as the busiest one needs
+Slots = Literal["stated", "enough"]
 
 
 @dataclass(frozen=True)
@@ -20,7 +23,7 @@ class TorchOpCall:
     attrs: dict[str, Any]
     shapes: list[tuple[int, ...]]
     dtypes: list[torch.dtype]
-    capacity_factor: float | None
+    slots: Slots = "stated"
 
     @property
     def x(self) -> torch.Tensor:

@@ -67,7 +67,6 @@ def compare_loss(module: torch.nn.Module, graph: Graph, symbols: Mapping[str, in
                 values,
                 symbols=sizes,
                 dtypes=dict.fromkeys(_FLOATS, torch.float64),
-                capacity_factor=_capacity_factor(graph),
             )[graph.loss]
         except (NotImplementedError, GraphError, RuntimeError, KeyError) as why:
             raise NotComparable(f"the graph has no step on the CPU ({_line(why)})") from why
@@ -166,14 +165,6 @@ def _compare(graph: Graph, loss: T, planned: T, parameters: Mapping[str, T]) -> 
                 f"{float((first - second).norm()):.6g}. Train the module that was captured, or "
                 "capture this module and plan again"
             )
-
-
-def _capacity_factor(graph: Graph) -> float | None:
-    """The number of experts: with this factor no expert drops a token, as in modules."""
-    experts = [
-        graph.tensor(op.outputs[0]).shape[0] for op in graph.ops if op.kind == "moe_dispatch"
-    ]
-    return max((float(size) for size in experts if isinstance(size, int)), default=None)
 
 
 def _line(why: Exception) -> str:
