@@ -275,9 +275,12 @@ MIXTRAL = {
 }  # fmt: skip
 
 
-def mixtral() -> nn.Module:
+ONE_EXPERT = {**MIXTRAL, "num_experts_per_tok": 1}
+
+
+def mixtral(config_values: Mapping[str, object] = MIXTRAL) -> nn.Module:
     """From transformers, with random weights."""
-    config = transformers.AutoConfig.for_model(**MIXTRAL)
+    config = transformers.AutoConfig.for_model(**config_values)
     config.use_cache = False
     found: nn.Module = transformers.MixtralForCausalLM._from_config(
         config, dtype=torch.float32, attn_implementation="sdpa"
@@ -285,16 +288,29 @@ def mixtral() -> nn.Module:
     return found.train()
 
 
+def one_expert() -> nn.Module:
+    """A mixture whose first expert gets every token, eight times as many as an even split."""
+    module = mixtral(ONE_EXPERT)
+    with torch.no_grad():
+        for name, weight in module.named_parameters():
+            if name.endswith("embed_tokens.weight"):
+                weight.add_(1.0)
+            elif name.endswith("gate.weight"):
+                weight.copy_(0.1 * torch.arange(3.0, -1.0, -1.0)[:, None].expand_as(weight))
+    return module
+
+
 @cache
-def mixtral_graph(rows: int) -> Graph:
+def mixtral_graph(rows: int, choices: int = 2) -> Graph:
     """Captured from its configuration; once, though every step of `by_ops` reads it."""
-    return capture_hf(MIXTRAL, batch=rows, seq=8, name="mixtral")
+    values = MIXTRAL if choices == 2 else ONE_EXPERT
+    return capture_hf(values, batch=rows, seq=8, name="mixtral")
 
 
 def by_ops(module: nn.Module, batch: Mapping[str, T]) -> T:
-    """The loss of its graph: experts with a fixed number of slots, as no module has them."""
+    """The loss of its graph in float64, which the module has not throughout."""
     rows = batch["input_ids"].shape[0]
-    graph = mixtral_graph(rows)
+    graph = mixtral_graph(rows, module.config.num_experts_per_tok)
     assert graph.loss is not None
     values = {**dict(module.named_parameters()), **dict(module.named_buffers()), **batch}
     return interpret(graph, values, dtypes={"float32": torch.float64})[graph.loss]
@@ -320,4 +336,7 @@ MODELS = {
     "faces": Model(lambda: FaceHead(blocks=(1,), width=8, feature=16, identities=64), faces),
     "own ops": Model(OwnOps, text, {"seq": 8}),
     "mixtral": Model(mixtral, of_transformers, {"seq": 8}, mixtral_graph, by_ops),
+    "one expert": Model(
+        one_expert, of_transformers, {"seq": 8}, lambda rows: mixtral_graph(rows, 1), by_ops
+    ),
 }

@@ -19,6 +19,23 @@ CASES = (
     Wanted("zero 3, recompute", "llama", {"dp": 4, "zero": 3}, recompute="full", steps=FEW),
     Wanted("fused projections", "gpt", {"dp": 2, "tp": 2}),
     Wanted("experts, recompute", "mixtral", {"dp": 4, "ep": 4}, recompute="full"),
+    Wanted("all tokens at one expert", "one expert", {"dp": 4, "ep": 4}, steps=FEW),
+    Wanted(
+        "one expert, tensor parallel, recompute",
+        "one expert",
+        {"dp": 2, "tp": 2, "ep": 2},
+        recompute="full",
+        steps=FEW,
+    ),
+    Wanted(
+        "one expert, backward passes in two",
+        "one expert",
+        {"dp": 2, "ep": 2},
+        microbatches=4,
+        recompute="full",
+        pipeline=Pipeline(ranks=2, schedule="zb_h1"),
+        steps=FEW,
+    ),
     Wanted(
         "tables cut by rows",
         "wide and deep",

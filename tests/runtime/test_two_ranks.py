@@ -34,6 +34,7 @@ CASES = (
     Wanted("full, repeats", "llama", SEQUENCE_PARALLEL, recompute="full", repeats=True, steps=FEW),
     Wanted("single precision", "llama", SEQUENCE_PARALLEL, dtype="float32"),
     Wanted("own ops", "own ops", {"dp": 2}, steps=FEW),
+    Wanted("all tokens at one expert", "one expert", {"dp": 2, "ep": 2}, steps=FEW),
     Wanted("stages", "llama", microbatches=4, pipeline=Pipeline(ranks=2, schedule="1f1b")),
     Wanted(
         "stages in single precision",
@@ -53,7 +54,10 @@ CASES = (
     ),
 )
 # those that other tests of this file compare
-ALWAYS = ("data parallel", "sequence parallel", "ring attention", "cheap", "full", "full, repeats")
+ALWAYS = (
+    *("data parallel", "sequence parallel", "ring attention", "cheap", "full", "full, repeats"),
+    "all tokens at one expert",
+)
 NAMES = [
     *ALWAYS,
     *rotating([wanted.name for wanted in CASES if wanted.name not in ALWAYS], str),

@@ -19,6 +19,7 @@ from meshwright.runtime.torch.arrays import TorchArrays
 from meshwright.runtime.torch.collectives import TorchCollectives
 from meshwright.runtime.torch.deferred_weight_gradients import DeferredWeightGradients
 from meshwright.runtime.torch.dropout_rng import DropoutSeed
+from meshwright.runtime.torch.expert_slots import ExpertSlots
 from meshwright.runtime.torch.recompute import RecomputedTensors, Unpacks
 from meshwright.runtime.torch.redistribute import parameter_read, redistributed
 from meshwright.runtime.torch.sequence_reorder import turned
@@ -40,6 +41,7 @@ class TorchForward:
     take        receives their gradients, in the backward pass or in the pass of `weights`
     drawing     the seed of dropout
     replaced    dtypes of the graph, with the dtypes that replace them
+    slots       the slots of experts
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class TorchForward:
         replaced: Mapping[str, torch.dtype],
         weights: DeferredWeightGradients | None,
         drawing: DropoutSeed,
+        slots: ExpertSlots,
     ) -> None:
         self.program = program
         self.collectives = collectives
@@ -64,6 +67,8 @@ class TorchForward:
         self._as_read: dict[str, T] = {}
         self._weights = weights
         self._drawing = drawing
+        self._slots = slots
+        self._with_more_slots: dict[str, PlannedOp] = {}
         unpacks: Unpacks = "once" if weights is None else "twice"
         self._again = RecomputedTensors((*parameters.values(), *sources.values()), unpacks)
 
@@ -74,8 +79,13 @@ class TorchForward:
         """
         last = self.program.last_reader
         with self._again.hooks():
-            for place, op in enumerate(self.program.ops):
-                results = self._results(op, [self._fetch(value) for value in op.inputs], sizes)
+            for place, planned in enumerate(self.program.ops):
+                op = self._with_more_slots.get(planned.op.name, planned)
+                inputs = [self._fetch(value) for value in op.inputs]
+                if op.op.kind == "moe_dispatch":
+                    self._with_more_slots |= self._slots.ops(op, inputs[1])
+                    op = self._with_more_slots.get(op.op.name, op)
+                results = self._results(op, inputs, sizes)
                 self.made.update(zip(op.op.outputs, results, strict=True))
                 for value in op.inputs:
                     if last.get(value.root) == place:

@@ -8,10 +8,12 @@ from typing import Literal
 
 import torch
 
+from meshwright.runtime.expert_slots import mixtures_of
 from meshwright.runtime.program import StageProgram
 from meshwright.runtime.torch.collectives import TorchCollectives
 from meshwright.runtime.torch.deferred_weight_gradients import DeferredWeightGradients
 from meshwright.runtime.torch.dropout_rng import DropoutSeed
+from meshwright.runtime.torch.expert_slots import ExpertSlots
 from meshwright.runtime.torch.forward import TorchForward
 from meshwright.runtime.torch.parameters import Parameters
 
@@ -59,6 +61,7 @@ class TrainedStage:
         self.parameters = parameters
         self.losses: list[T] = []
         self._sends = sends
+        self._slots = ExpertSlots(mixtures_of(program, sends), collectives)
         self._loss = loss
         self._loss_share = loss_share
         self._sizes = sizes
@@ -103,6 +106,7 @@ class TrainedStage:
             replaced=self._replaced,
             weights=weights,
             drawing=DropoutSeed(self._seed, self._steps, number),
+            slots=self._slots,
         )
         with self._device:  # the device of constructors
             values = forward.run(self._sizes)

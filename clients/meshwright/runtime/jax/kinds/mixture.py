@@ -1,6 +1,14 @@
-"""Kernels of mixtures of experts with a fixed capacity, filled in the order (token, choice)."""
+"""Kernels of mixtures of experts with a fixed capacity, filled in the order (token, choice).
+
+Shapes of a compiled step are fixed, so that experts have the slots of the plan. A token without a
+slot is dropped. If the captured program drops none (`capacity_factor` 1.0), the log states it once
+for each dispatch.
+"""
 
 from __future__ import annotations
+
+import logging
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +16,8 @@ import jax.numpy as jnp
 from meshwright.runtime.jax.kinds.call import JaxOpCall, Kernel
 
 A = jax.Array
+_LOG = logging.getLogger(__name__)
+_logged: set[str] = set()
 
 
 def _slots(index: A, experts: int) -> A:
@@ -29,7 +39,25 @@ def _dispatch(call: JaxOpCall) -> A:
     batch, length, choices = index.shape
     buffer = jnp.zeros((experts, batch, capacity, x.shape[-1]), x.dtype)
     token = jnp.broadcast_to(x[:, :, None, :], (batch, length, choices, x.shape[-1]))
-    return buffer.at[index, _sequences(index), _slots(index, experts)].set(token, mode="drop")
+    slots = _slots(index, experts)
+    if call.attrs.get("capacity_factor", 1) == 1:
+        log = partial(_log_dropped, call.op.name, capacity)
+        dropped = (slots >= capacity).sum()
+        jax.lax.cond(dropped > 0, partial(jax.debug.callback, log), lambda _: None, dropped)
+    return buffer.at[index, _sequences(index), slots].set(token, mode="drop")
+
+
+def _log_dropped(op: str, capacity: int, dropped: A) -> None:
+    if op not in _logged:
+        _logged.add(op)
+        _LOG.warning(
+            "op %r drops %d tokens of a shard, which the captured program does not: the plan has "
+            "%d slots of an expert for each sequence. Train in PyTorch, which adds slots, or "
+            "capture a graph with more slots",
+            op,
+            int(dropped),
+            capacity,
+        )
 
 
 def _combine(call: JaxOpCall) -> A:
