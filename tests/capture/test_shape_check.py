@@ -1,10 +1,8 @@
-"""A graph whose sizes hold at the traced length alone is refused."""
+"""A graph whose sizes hold at one length alone has this length."""
 
-import pytest
 import torch
 
 from meshwright.capture import capture_module
-from meshwright.schema.errors import GraphError
 
 
 class Table(torch.nn.Module):
@@ -35,9 +33,14 @@ def test_a_table_that_is_cut_from_its_start_is_captured():
     assert graph.symbols == {"batch": 4, "seq": 200}
 
 
-def test_a_table_that_is_cut_from_its_end_is_refused():
-    with pytest.raises(GraphError, match=r"a size of 'slice' .* batch = 4, seq = 200 .*\[\d+, 8\]"):
-        captured(Table(last=True), 200)
+def test_a_table_that_is_cut_from_its_end_is_captured_at_its_length():
+    graph = captured(Table(last=True), 200)
+    assert graph.symbols == {"batch": 4}
+    (note,) = graph.notes
+    assert "rows = self.table[512 - length :]" in note
+    assert note.endswith("the graph holds at seq = 200 alone")
+    (rows,) = [op for op in graph.ops if op.kind == "slice"]
+    assert rows.attrs["start"] == 312
 
 
 class LowPrecision(torch.nn.Module):

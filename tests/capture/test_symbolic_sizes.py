@@ -88,7 +88,7 @@ def test_a_graph_at_some_sizes_equals_a_capture_at_those_sizes(family, config, m
     symbolic = capture_hf(settings, batch=64, seq=32)
     monkeypatch.setattr(Witness, "choose", classmethod(lambda *_, **__: Witness(sizes)))
     monkeypatch.setattr(Witness, "size", lambda self, number: self.derived.get(number, number))
-    direct = capture_hf(settings, batch=64, seq=32)
+    direct = capture_hf(settings, **sizes)
     assert _sized(symbolic, sizes) == _sized(direct, sizes)
 
 

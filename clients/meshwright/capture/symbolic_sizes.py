@@ -6,8 +6,8 @@ A traced size n is then one of
     c * batch^i * seq^j          c, i, j whole numbers
     batch^i * (c * seq + d)      c and d small: padding, shifting, distances of positions
 
-which its factors determine. A size that depends on a symbol in another way (rounded up, halved with
-a remainder) stays the traced number.
+which its factors determine. `size_reading.py` finds expressions for sizes that depend on a symbol
+in another way (rounded up, halved with a remainder).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ SMALLEST_WITNESS = 11
 # chosen: the largest shift that is recognized, by the least prime. Causal convolutions pad by 3.
 # Near a small prime there are unrelated sizes (a head of 64 next to 67)
 _REACHES = ((1000, 8), (100, 3), (0, 1))
+_LEAST_FACTOR = 100  # chosen: a multiple of a smaller number is often a number of the model
 _MOST_TIMES = 2  # chosen: a sequence has 2 * seq - 1 distances between positions
 
 
@@ -78,6 +79,8 @@ class Witness:
         """The size of a traced number: an expression where it depends on a symbol."""
         if number in self.derived:
             return self.derived[number]
+        if self.derived and (product := self._product_of_derived(number)) is not None:
+            return product
         if all(number < prime - _reach(prime) for prime in self.primes.values()):
             return number
         rest, factors = self._factorize(number)
@@ -87,6 +90,19 @@ class Witness:
                 shifted = f"{_product(times, [name])}{rest - times * prime:+d}"
                 return _product(1, [*factors, f"({shifted})"]) if factors else shifted
         return _product(rest, factors) if factors else number
+
+    def _product_of_derived(self, number: int) -> str | None:
+        """A multiple of a derived number, maybe with symbols, as an expression."""
+        for derived, expression in self.derived.items():
+            if derived >= _LEAST_FACTOR and number and number % derived == 0:
+                rest, factors = self._factorize(number // derived)
+                if isinstance(self._plain(rest), int):
+                    return _product(rest, [*factors, f"({expression})"])
+        return None
+
+    def _plain(self, number: int) -> Size:
+        """The size of a number without derived ones."""
+        return Witness(self.primes).size(number)
 
     def _factorize(self, number: int) -> tuple[int, list[str]]:
         factors: list[str] = []

@@ -34,12 +34,12 @@ def test_a_fraction_of_a_size_holds_at_every_size(number):
     assert graph.notes == ()
 
 
-def test_another_number_of_a_size_is_noted():
-    (note,) = captured(lambda n: n**-0.5).notes
-    assert note == (
-        "the module: mul has a number that follows from a size, 0.0099965 at the traced sizes, "
-        "which the graph keeps. Compute it by tensor operations"
-    )
+def test_another_number_of_the_batch_is_that_of_the_graph_with_a_note():
+    graph = captured(lambda n: n**-0.5)
+    (note,) = graph.notes
+    assert note.startswith("the number 0.176777 follows from the batch and is kept, at ")
+    made = interpret(graph, {"x": torch.ones(32, 4)})[graph.loss]
+    torch.testing.assert_close(made, torch.tensor(32 * 4 * 32**-0.5))
 
 
 class Attention(torch.nn.Module):

@@ -52,7 +52,7 @@ def attention(run: TorchOpCall) -> T:
     is_fused = sinks is None and softcap is None
     if limits or (is_causal and not (is_fused and mask is None)):
         visible = visible_keys(
-            query.shape[2], key.shape[2], causal=is_causal, device=query.device, **limits
+            query.shape[-2], key.shape[-2], causal=is_causal, device=query.device, **limits
         )
         mask = visible if mask is None else masked(mask, visible)
         is_causal = False
@@ -68,7 +68,7 @@ def attention(run: TorchOpCall) -> T:
             dropout_p=run.attrs.get("dropout", 0.0),
             is_causal=is_causal,
             scale=run.attrs["scale"],
-            enable_gqa=query.shape[1] != key.shape[1],
+            enable_gqa=query.dim() > 3 and query.shape[1] != key.shape[1],
         )
     weights = _weights(run, mask, sinks)
     weights = F.dropout(weights, run.attrs.get("dropout", 0.0)).to(value.dtype)
@@ -86,7 +86,7 @@ def masked(mask: T, visible: T) -> T:
 def _weights(run: TorchOpCall, mask: T | None, sinks: T | None) -> T:
     """The softmax of capped and masked scores, without the column of the sinks."""
     query, key = run.inputs[:2]
-    products = query @ _repeated(key, query).transpose(2, 3)
+    products = query @ _repeated(key, query).transpose(-2, -1)
     wide = torch.promote_types(products.dtype, torch.float32)
     scale = run.attrs["scale"]
     scores = products.to(wide) * (query.shape[-1] ** -0.5 if scale is None else scale)
@@ -97,14 +97,16 @@ def _weights(run: TorchOpCall, mask: T | None, sinks: T | None) -> T:
         is_boolean = mask.dtype == torch.bool
         scores = scores.masked_fill(~mask, float("-inf")) if is_boolean else scores + mask
     if sinks is not None:
-        column = sinks.reshape(1, -1, 1, 1).expand(*scores.shape[:3], 1)
-        scores = torch.cat((scores, column.to(scores.dtype)), dim=3)
-    weights: T = scores.softmax(3)
-    return weights[..., : key.shape[2]]
+        column = sinks.reshape(1, -1, 1, 1).expand(*scores.shape[:-1], 1)
+        scores = torch.cat((scores, column.to(scores.dtype)), dim=-1)
+    weights: T = scores.softmax(-1)
+    return weights[..., : key.shape[-2]]
 
 
 def _repeated(tensor: T, query: T) -> T:
-    """Keys or values for every query head."""
+    """Keys or values for every query head; those without a dim of heads as they are."""
+    if tensor.dim() == 3:
+        return tensor
     return tensor.repeat_interleave(query.shape[1] // tensor.shape[1], dim=1)
 
 

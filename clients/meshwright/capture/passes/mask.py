@@ -7,6 +7,7 @@ replaced by two small ones in turn, which have to give the same kind of mask.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -27,6 +28,7 @@ _MARGIN = 7  # chosen: positions beyond the largest number of the subgraph
 _LARGEST = 4608  # chosen: a mask of 21 million elements, for windows of up to 4,096
 _REPEATED = 256  # chosen: sequences of three times as many positions are evaluated at once
 _POSITIONS = 2**31  # chosen: larger numbers are scores of hidden positions
+_LONGER = 1030  # chosen: of a second evaluation, for masks with quotients of the sequence
 _STAND_INS = (13, 17)  # chosen: primes that no other number of a mask is likely to be
 
 
@@ -150,15 +152,24 @@ def _substituted(attrs: Mapping[str, Any], number: int, stand_in: int) -> dict[s
 
 
 def _attrs_of_values(part: Program, mask: Value, largest: int) -> MaskAttrs | None:
+    """The attrs of a mask by its values; those that change with the sequence are none."""
+    sizes = _sizes(part, mask, largest)
+    attrs = None if sizes is None else _attrs_at(part, mask, sizes)
+    divisor = _largest_of_sizes(part)
+    if sizes is None or attrs is None or divisor is None:
+        return attrs
+    longer = max(sizes["seq"] * 2, _LONGER, 3 * divisor) + 1
+    again = _attrs_at(part, mask, {**sizes, "seq": longer}) if longer <= _LARGEST else None
+    return attrs if attrs == again else None
+
+
+def _attrs_at(part: Program, mask: Value, sizes: Mapping[str, int]) -> MaskAttrs | None:
     # only programs from torch use this pass
     import torch
 
     from meshwright.capture.interpreter import interpret
     from meshwright.capture.interpreter.attention import visible_keys
 
-    sizes = _sizes(part, mask, largest)
-    if sizes is None:
-        return None
     try:
         graph = part.to_graph(name="mask", symbols=sizes)
         table = interpret(graph, {}, symbols=sizes)[mask.name]
@@ -201,6 +212,24 @@ def _sizes(part: Program, mask: Value, largest: int) -> dict[str, int] | None:
         return dict.fromkeys(primes, _BATCH) if fits else None
     seq = (3 if largest <= _REPEATED else 1) * largest + _MARGIN
     return {name: seq if name == "seq" else _BATCH for name in primes}
+
+
+def _largest_of_sizes(part: Program) -> int | None:
+    """The largest integer in attrs that are expressions of the sequence, such as seq//4.
+
+    None where attrs hold the sequence itself and other numbers alone.
+    """
+    found = [
+        int(number)
+        for node in part.nodes
+        for value in node.attrs.values()
+        if isinstance(value, int)
+        and isinstance(size := part.symbolic_size(value), str)
+        and re.search(r"\bseq\b", size)
+        and size != "seq"
+        for number in ("0", *re.findall(r"\d+", size))
+    ]
+    return max(found, default=None)
 
 
 def _numbers(node: Node, witness: Witness) -> list[int]:
