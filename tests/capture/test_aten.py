@@ -51,6 +51,14 @@ CASES = {
         square,
     ),
     "scaled sum": (lambda x: torch.add(x, x.T.reshape(4, 6), alpha=3), square),
+    "even steps": (lambda x: x * torch.linspace(-1, 2, 6) + torch.linspace(3, -3, 6), square),
+    "numbers of a triangle": (
+        lambda x: x.sum()
+        + torch.triu_indices(4, 6, offset=1)[1].view(2, 7) @ torch.triu_indices(4, 4).mT[:7]
+        + torch.tril_indices(3, 6, offset=-1)[0].sum()
+        + torch.triu_indices(5, 4, offset=-2)[1].sum(),
+        square,
+    ),
     "powers": (lambda x: x.pow(2) + (x.abs() + 1).reciprocal() + x.square(), square),
     "powers of a number": (lambda x: 2**x + torch.pow(0.5, x), square),
     "comparison": (lambda x: (x > 0) & ~(x >= 1) | (x == 2), square),

@@ -66,6 +66,10 @@ BODIES = {
     "window but one": masked(lambda length: length - 1),
     "convolution": lambda x: torch.nn.functional.avg_pool1d(x.mT, 3, stride=2, padding=1),
     "pairs": in_pairs,
+    "with 33 more": lambda x: torch.cat([x, x.new_ones(x.shape[0], 33, WIDTH)], 1),
+    "largest half": lambda x: x.topk(x.shape[1] // 2, dim=1).values,
+    "limit of a clamp": lambda x: torch.arange(2 * x.shape[1]).clamp(max=x.shape[1]) * x.sum(),
+    "filled with the length": lambda x: x * torch.full((1,), x.shape[1]),
 }
 
 
@@ -109,6 +113,11 @@ def test_a_number_of_the_batch_holds_at_other_batches():
         check(graph, body, {"batch": batch, "seq": 5})
 
 
+def test_a_kernel_that_follows_from_the_length_is_refused():
+    with pytest.raises(GraphError, match="the kernel of 'avg_pool' follows from a symbol"):
+        captured(lambda x: torch.nn.functional.avg_pool1d(x.mT, x.shape[1]))
+
+
 def test_a_way_that_depends_on_the_batch_is_refused():
     def body(x):
         return x * 2 if x.shape[0] > 1000 else x
@@ -131,6 +140,13 @@ def test_a_number_of_the_model_that_equals_a_quotient_is_told_from_it():
     )
     shapes = graph.instantiate({"batch": 2, "seq": 9})
     assert shapes[next(op for op in graph.ops if op.kind == "mean").inputs[0]] == (2, 4, 4095)
+
+
+def test_a_number_next_to_a_prime_is_no_size():
+    # 10,007 is the largest prime for a batch
+    graph = captured(lambda x: x / 10_000)
+    assert graph.notes == ()
+    assert [op.attrs["other"] for op in graph.ops if op.kind == "div"] == [10_000]
 
 
 def test_labels_that_are_shifted_by_one_stay_symbolic():

@@ -186,7 +186,7 @@ def _decomposed(node: Node, depth: int) -> _Parts | None:
 def _holds_at_all_sizes(parts: _Parts, node: Node, witness: Witness) -> bool:
     """Whether the decomposition has the same fractions at other values of the symbols.
 
-    A fraction of a size, such as the step 1 / (n - 1) of `linspace`, has no symbolic form.
+    A fraction of a size, such as the step of the angle in `hann_window`, has no symbolic form.
     """
     fractions = _fractions(parts.nodes)
     if not fractions:

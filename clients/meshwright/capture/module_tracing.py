@@ -111,6 +111,8 @@ class ModuleTracing:
             if unread is None:
                 witness.derived.update(reading.derived)
                 return witness, reading.fractions
+            if unread.constant is not None and self._avoids(unread.constant, ceilings):
+                continue
             symbol = unread.symbol
             tried[symbol] += 1
             smaller = {**ceilings, symbol: witness.primes[symbol] - 1}
@@ -128,6 +130,16 @@ class ModuleTracing:
                 f"{symbol!r} has no expression at {unread.line}; the graph holds at "
                 f"{symbol} = {values[symbol]} alone"
             )
+
+    def _avoids(self, constant: int, ceilings: Mapping[str, int]) -> bool:
+        """Let primes avoid a constant; False if they did, or if none is left."""
+        if constant in self._numbers:
+            return False
+        self._numbers.append(constant)
+        if self._has_primes(ceilings):
+            return True
+        self._numbers.remove(constant)
+        return False
 
     def _has_primes(self, ceilings: Mapping[str, int]) -> bool:
         try:

@@ -8,11 +8,19 @@ from typing import Any
 
 from meshwright.capture.symbolic_sizes import Witness
 from meshwright.schema import Graph, Op, Tensor
+from meshwright.schema.errors import GraphError
 from meshwright.schema.graph import DType, Role
 from meshwright.schema.sizes import Size
 
 # attrs whose integers are extents or positions and may depend on a symbol
-_SIZE_ATTRS = frozenset({"start", "end", "step", "sizes", "other", "diagonal", "slots"})
+_SIZE_ATTRS = frozenset(
+    {
+        *("start", "end", "step", "sizes", "other", "diagonal", "slots", "k", "classes"),
+        *("value", "self", "min", "max", "shifts", "pads", "exponent"),
+    }
+)
+# attrs whose integers are numbers in every graph
+_PLAIN_ATTRS = frozenset({"kernel", "stride", "padding", "dilation", "groups"})
 
 
 @dataclass(eq=False, slots=True)
@@ -142,6 +150,13 @@ class Program:
 
     def _op(self, node: Node) -> Op:
         name = node.output.name
+        for key in sorted(_PLAIN_ATTRS & node.attrs.keys()):
+            size = self._symbolic_attr(node.attrs[key])
+            if size != node.attrs[key]:
+                raise GraphError(
+                    f"op {name!r}: the {key} of {node.kind!r} follows from a symbol, {size}, and a "
+                    "graph has numbers there alone. Use a fixed number, or other operations"
+                )
         return Op(
             name=name.removesuffix(":0") if len(node.outputs) > 1 else name,
             kind=node.kind,

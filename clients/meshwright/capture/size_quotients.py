@@ -1,6 +1,7 @@
 """Sizes that are quotients of a symbol, from the values that they have at several sizes.
 
     n = m * ((u * s + b) // c) + d        s a symbol; m, u, c > 0; b, d whole numbers
+    n = u * s + b
 
 times other symbols. Each value of n leaves c values of b, so that a few sizes determine it.
 """
@@ -43,6 +44,8 @@ class _Form:
     def text(self, symbol: str) -> str:
         """The expression, whose division leaves no remainder."""
         times = symbol if self.u == 1 else f"{self.u}*{symbol}"
+        if self.c == 1:
+            return f"{times}{self.least:+d}"
         dividend = times if self.least == 0 else f"({times}{self.least:+d})"
         whole = f"({dividend}-{dividend}%{self.c})" if self.least else _whole(times, self)
         quotient = whole if self.m == self.c else f"{whole}//{self.c}"
@@ -98,13 +101,14 @@ def _product(sizes: Sizes, factors: Iterable[str]) -> int:
 
 def _forms(points: Sequence[Point], symbol: str, divisors: Sequence[int]) -> Iterator[_Form]:
     largest, number = points[0]
-    for c in divisors:
+    for c in (1, *divisors):
         times = round(number * c / largest[symbol])
         if times < 1:
             continue
-        for m, u in dict.fromkeys(((times, 1), (1, times))):
+        reach = number if c == 1 else 4 * c
+        for m, u in dict.fromkeys(((times, 1), (1, times)) if c > 1 else ((1, times),)):
             for d in _SHIFTS if m > 1 else (0,):
-                form: _Form | None = _Form(m, u, c, d, -4 * c, 4 * c)
+                form: _Form | None = _Form(m, u, c, d, -reach, reach)
                 for sizes, value in points:
                     form = form and form.narrowed(sizes[symbol], value)
                 if form is not None:

@@ -8,7 +8,7 @@ follows from a symbol.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
 from meshwright.capture.forward_calls import ForwardCall, ForwardPasses, NotRunnable
@@ -26,12 +26,14 @@ Sizes = Mapping[str, int]
 class Unread:
     """A call whose numbers hold at the traced size of a symbol alone.
 
-    is_ambiguous: other primes may tell its numbers from others.
+    is_ambiguous: other primes may tell its numbers from others. constant: a number of the program
+    that was read as a size, and that primes have to avoid.
     """
 
     symbol: str
     line: str
     is_ambiguous: bool = False
+    constant: int | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ class SizeReading:
         value, (place, index) = next(iter(wrong.items()))
         line = traced[place].shown_line
         if len(of_values) > 1 or number in self.constants or value == number:
-            return self._unread(place, index, line, is_ambiguous=True)
+            unread = self._unread(place, index, line, is_ambiguous=True)
+            return replace(unread, constant=number if number in of_values else None)
         found = self._quotient(number, value, place, index)
         if found is None or number < _LEAST_QUOTIENT:
             return self._unread(place, index, line)
@@ -175,8 +178,9 @@ def _number(calls: Sequence[ForwardCall], place: int, index: int | None) -> obje
     if place >= len(calls):
         return None
     call = calls[place]
-    is_there = index is not None and index < len(call.numbers)
-    return call.numbers[index] if is_there else (call.line, call.function, len(call.numbers))
+    if index is not None and index < len(call.numbers):
+        return call.numbers[index]
+    return call.line, call.function, len(call.numbers)
 
 
 def in_graph(item: object, fractions: Iterable[Fraction]) -> object:
