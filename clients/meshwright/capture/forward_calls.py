@@ -12,12 +12,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.attention import flex_attention
 from torch.overrides import TorchFunctionMode
 
 from meshwright.capture.substitution import substituted
 from meshwright.capture.trace_errors import is_of_program, shown_line
 
 Line = tuple[str, int]  # file and number
+Group = tuple[float, ...]
+NumberPlace = tuple[int, int]  # the group, and the index in it or LENGTH
+LENGTH = -1
+# a block mask counts blocks of 128 positions, which capture does not read
+_BLOCK_MASKS = flex_attention.__file__
 Run = Callable[[torch.nn.Module, Mapping[str, int]], None]
 
 
@@ -37,12 +43,13 @@ class EnoughCalls(Exception):
 class ForwardCall:
     """A call of PyTorch: the line of the program, the function, and the numbers.
 
-    numbers: those among the arguments, then the sizes of the resulting tensors.
+    groups: numbers among the arguments, those of a list together, then the sizes of the results. A
+    list of tensors has a group for each dim, so that the groups of a call are as many at all sizes.
     """
 
     line: Line
     function: str
-    numbers: tuple[float, ...]
+    groups: tuple[Group, ...]
 
     @property
     def shown_line(self) -> str:
@@ -50,11 +57,38 @@ class ForwardCall:
 
     def is_at(self, other: ForwardCall) -> bool:
         """Whether both are one call of the program, maybe with other numbers."""
-        return (self.line, self.function, len(self.numbers)) == (
+        return (self.line, self.function, len(self.groups)) == (
             other.line,
             other.function,
-            len(other.numbers),
+            len(other.groups),
+        ) and all(
+            len(one) == len(two) or (_is_uniform(one) and _is_uniform(two))
+            for one, two in zip(self.groups, other.groups, strict=True)
         )
+
+    def pairs(self, other: ForwardCall) -> Iterator[tuple[float, float, NumberPlace]]:
+        """The numbers of two calls that are one in the program, with their places.
+
+        Equal numbers in lists of different lengths count once, beside the lengths.
+        """
+        for group, (one, two) in enumerate(zip(self.groups, other.groups, strict=True)):
+            if len(one) == len(two):
+                yield from (
+                    (a, b, (group, i)) for i, (a, b) in enumerate(zip(one, two, strict=True))
+                )
+            else:
+                yield len(one), len(two), (group, LENGTH)
+                yield from ((a, b, (group, 0)) for a, b in zip(one[:1], two[:1], strict=False))
+
+    def number(self, place: NumberPlace) -> float | None:
+        """The number at a place; None if the call has no such place."""
+        group, index = place
+        if group >= len(self.groups):
+            return None
+        numbers = self.groups[group]
+        if index == LENGTH:
+            return len(numbers)
+        return numbers[index] if index < len(numbers) else None
 
 
 class CallLog(TorchFunctionMode):
@@ -83,8 +117,8 @@ class CallLog(TorchFunctionMode):
         if reached or len(self.calls) >= self._most:
             raise EnoughCalls(line)
         result = func(*args, **(kwargs or {}))
-        numbers = (*_numbers((args, kwargs)), *_sizes(result))
-        self.calls.append(ForwardCall(line, getattr(func, "__name__", ""), numbers))
+        groups = (*_numbers((args, kwargs)), *_sizes(result))
+        self.calls.append(ForwardCall(line, getattr(func, "__name__", ""), groups))
         return result
 
 
@@ -136,18 +170,28 @@ def _exporting() -> AbstractContextManager[None]:
 def _program_line() -> Line | None:
     frame = sys._getframe(2)
     while frame is not None:
-        if is_of_program(frame.f_code.co_filename):
-            return frame.f_code.co_filename, frame.f_lineno
+        file = frame.f_code.co_filename
+        if file == _BLOCK_MASKS:
+            return None
+        if is_of_program(file):
+            return file, frame.f_lineno
         frame = frame.f_back  # type: ignore[assignment]  # None at the bottom
     return None
 
 
-def _numbers(item: Any) -> Iterator[float]:
+def _is_uniform(group: Group) -> bool:
+    return len(set(group)) <= 1
+
+
+def _numbers(item: Any) -> Iterator[Group]:
     if isinstance(item, bool):
         return
     if isinstance(item, (int, float)):
-        yield item
+        yield (item,)
     elif isinstance(item, (tuple, list)):
+        if item and all(isinstance(part, int) for part in item):
+            yield tuple(item)
+            return
         for part in item:
             yield from _numbers(part)
     elif isinstance(item, dict):
@@ -157,9 +201,18 @@ def _numbers(item: Any) -> Iterator[float]:
         yield from _numbers((item.start, item.stop, item.step))
 
 
-def _sizes(result: Any) -> Iterator[int]:
+def _sizes(result: Any) -> Iterator[Group]:
     if isinstance(result, torch.Tensor):
-        yield from result.shape
+        yield tuple(result.shape)
     elif isinstance(result, (tuple, list)):
+        if _is_list_of_samples(result):
+            yield from zip(*(part.shape for part in result), strict=True)
+            return
         for part in result:
             yield from _sizes(part)
+
+
+def _is_list_of_samples(result: tuple[Any, ...] | list[Any]) -> bool:
+    """Whether a result is a list of tensors with equally many dims."""
+    ranks = {part.dim() if isinstance(part, torch.Tensor) else -1 for part in result}
+    return len(ranks) == 1 and -1 not in ranks

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
 
-from meshwright.capture.forward_calls import ForwardCall, ForwardPasses, NotRunnable
+from meshwright.capture.forward_calls import ForwardCall, ForwardPasses, NotRunnable, NumberPlace
 from meshwright.capture.size_quotients import quotient_of
 from meshwright.capture.symbolic_sizes import Witness
 from meshwright.schema.sizes import evaluate
@@ -20,6 +20,7 @@ _LEAST_QUOTIENT = 100  # chosen: smaller numbers are often those of a model
 _LARGEST_DIVISOR = 4096  # chosen: a chunk of positions
 _TOLERANCE = 1e-12  # of a double that was rounded a few times
 Sizes = Mapping[str, int]
+Place = tuple[int, NumberPlace]  # the call, and the number in it
 
 
 @dataclass(frozen=True)
@@ -67,8 +68,8 @@ class SizeReading:
         for place, (one, other) in enumerate(zip_longest(traced, stated)):
             if one is None or other is None or not one.is_at(other):
                 return self._unread(place, None, _either(one, other).shown_line)
-            for index, pair in enumerate(zip(one.numbers, other.numbers, strict=True)):
-                numbers.add(*pair, place, index)
+            for first, second, index in one.pairs(other):
+                numbers.add(first, second, place, index)
         for number, of_values in numbers.integers.items():
             if (unread := self._unread_integer(number, of_values, traced)) is not None:
                 return unread
@@ -82,7 +83,7 @@ class SizeReading:
         return None
 
     def _unread_integer(
-        self, number: int, of_values: Mapping[int, tuple[int, int]], traced: Sequence[ForwardCall]
+        self, number: int, of_values: Mapping[int, Place], traced: Sequence[ForwardCall]
     ) -> Unread | None:
         expected = evaluate(self.witness.size(number), self.values)
         wrong = {value: at for value, at in of_values.items() if value != expected}
@@ -99,7 +100,7 @@ class SizeReading:
         self.derived[number] = found
         return None
 
-    def _quotient(self, number: int, value: int, place: int, index: int) -> str | None:
+    def _quotient(self, number: int, value: int, place: int, index: NumberPlace) -> str | None:
         call = self._calls(self.witness.primes)[place]
 
         def sample(sizes: Sizes) -> int | None:
@@ -109,7 +110,7 @@ class SizeReading:
                 return None
             if place >= len(calls) or not calls[place].is_at(call):
                 return None
-            found = calls[place].numbers[index]
+            found = calls[place].number(index)
             return abs(found) if isinstance(found, int) else None
 
         points = [(self.witness.primes, number), (self.values, value)]
@@ -117,7 +118,7 @@ class SizeReading:
         return quotient_of(points, symbols=self.witness.primes, divisors=divisors, sample=sample)
 
     def _unread(
-        self, place: int, index: int | None, line: str, *, is_ambiguous: bool = False
+        self, place: int, index: NumberPlace | None, line: str, *, is_ambiguous: bool = False
     ) -> Unread:
         """The call at this place, with a symbol that its number or the call itself depends on.
 
@@ -157,10 +158,10 @@ class _Occurrences:
     each pair that differs.
     """
 
-    integers: dict[int, dict[int, tuple[int, int]]] = field(default_factory=dict)
-    fractions: dict[tuple[float, float], tuple[int, int]] = field(default_factory=dict)
+    integers: dict[int, dict[int, Place]] = field(default_factory=dict)
+    fractions: dict[tuple[float, float], Place] = field(default_factory=dict)
 
-    def add(self, traced: float, stated: float, place: int, index: int) -> None:
+    def add(self, traced: float, stated: float, place: int, index: NumberPlace) -> None:
         if isinstance(traced, int) and isinstance(stated, int) and (traced < 0) == (stated < 0):
             self.integers.setdefault(abs(traced), {}).setdefault(abs(stated), (place, index))
         elif traced != stated and not (traced != traced and stated != stated):
@@ -173,14 +174,15 @@ def _either(one: ForwardCall | None, other: ForwardCall | None) -> ForwardCall:
     return call
 
 
-def _number(calls: Sequence[ForwardCall], place: int, index: int | None) -> object:
-    """The number of a call at this index; for None, the call without its numbers."""
+def _number(calls: Sequence[ForwardCall], place: int, index: NumberPlace | None) -> object:
+    """The number of a call at this place; for None, the call without its numbers."""
     if place >= len(calls):
         return None
     call = calls[place]
-    if index is not None and index < len(call.numbers):
-        return call.numbers[index]
-    return call.line, call.function, len(call.numbers)
+    number = None if index is None else call.number(index)
+    if number is not None:
+        return number
+    return call.line, call.function, len(call.groups)
 
 
 def in_graph(item: object, fractions: Iterable[Fraction]) -> object:
