@@ -122,6 +122,8 @@ def test_an_autograd_function_is_compared_by_gradients() -> None:
         for function in (TheGradient, FiveTimesTheGradient)
     )
     assert checked(right, graph) == EQUAL
+    (note,) = [note for note in block_graph(wrong).notes if "backward" in note]
+    assert note.startswith(f"the backward of {__name__}.FiveTimesTheGradient is not captured")
     with pytest.raises(ModuleMismatch, match=r"the gradient of '.*' has the norm"):
         checked(wrong, graph)
     with_dropout = checked(block_model(inner=TheGradient.apply), captured_block())

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 import torch
 
+from meshwright.capture.autograd_functions import autograd_functions
 from meshwright.capture.export import export_program, tracing_modes
 from meshwright.capture.forward_calls import ForwardPasses, NotRunnable
 from meshwright.capture.precision import Inputs
@@ -49,9 +50,14 @@ class ModuleTracing:
         with quiet():
             witness, fractions = self._read(dict(ceilings))
             arguments = self._arguments(witness.primes)
-            program = export_program(
-                self._module, arguments, witness=witness, autocast=self._autocast
-            )
+            with autograd_functions() as functions:
+                program = export_program(
+                    self._module, arguments, witness=witness, autocast=self._autocast
+                )
+        program.notes += [
+            f"the backward of {name} is not captured: plans train with the gradient of its forward"
+            for name in functions
+        ]
         self._state(program, fractions)
         return program
 

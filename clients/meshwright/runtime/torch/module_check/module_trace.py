@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 from meshwright.capture.autocast import autocast_regions
+from meshwright.capture.autograd_functions import autograd_functions
 from meshwright.capture.decompose import passes_with_decomposition
 from meshwright.capture.export import export_module, read_export
 from meshwright.capture.finalize import finalize_program
 from meshwright.capture.symbolic_sizes import BATCH_WITNESS, SMALLEST_WITNESS, Witness
-from meshwright.runtime.torch.module_check.autograd_functions import autograd_functions
 from meshwright.runtime.torch.module_check.forward_arguments import forward_arguments
 from meshwright.runtime.torch.module_check.meta_copy import meta_copy
 from meshwright.schema import Graph, MeshwrightError, ModuleMismatch, Tensor
