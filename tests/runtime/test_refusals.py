@@ -6,13 +6,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 import torch.distributed as dist
 from torch import nn
 
 import meshwright
 from meshwright.planfile import PlanFile, read_plan
 from meshwright.runtime import rank_strategy
+from meshwright.runtime.torch.collective_log import Record
+from meshwright.runtime.torch.collectives import TorchCollectives
+from meshwright.runtime.torch.parameters import Parameters
 from meshwright.schema import Axis, InvalidInput, PlanError, SequenceOrder, Setup
+from meshwright.stages.planned_stage import PlannedStage
 from meshwright_solver.planning.planner import plan
 from tests.runtime.models import MODELS, Llama
 from tests.solver.requests import toy_request
@@ -123,3 +128,18 @@ def test_a_plan_for_inference_trains_nothing(file: Path) -> None:
     changed = held.plan.model_copy(update={"setup": setup.id})
     with pytest.raises(PlanError, match="is for the phase inference"):
         rank_strategy(changed, held.graph, setup, 0)
+
+
+def test_a_gradient_that_the_plan_does_not_state_is_refused(tmp_path: Path) -> None:
+    file = read_plan(planned(tmp_path / "plan.json", 2))
+    assert file.graph is not None
+    assert file.setup is not None
+    strategy = rank_strategy(file.plan, file.graph, file.setup, 0, file.topology)
+    stage = PlannedStage(file.graph, strategy.stages[0].planned, strategy.symbols)
+    name = "head.weight"
+    stage.parameters[name] = stage.parameters[name].model_copy(update={"gradient": None})
+    groups = {frozenset((axis,)): None for axis in stage.mesh.names}
+    collectives = TorchCollectives(strategy.stages[0], groups, Record())
+    parameters = Parameters(stage, collectives, "cpu")
+    with pytest.raises(PlanError, match=r"'head\.weight' gets a gradient from op 'head', and"):
+        parameters.take(name, ("head", 1), torch.zeros(64, 32), stage.parameters[name].value)

@@ -288,19 +288,29 @@ def _with_loose_extents(
 def _refined_notation(
     parsed: Notation, factor_cuts: Mapping[Factor, Cuts], blocked: frozenset[Factor]
 ) -> str:
-    """The notation of a rule in which every factor is the product of its parts."""
+    """The notation of a rule in which every factor is the product of its parts.
+
+    A part follows the part of its leader at the same place, and may follow every part.
+    """
+
+    def names(factor: Factor) -> list[str]:
+        count = len(factor_cuts.get(factor, ())) + 1
+        joint = "_" if factor[-1].isdigit() else ""
+        return [factor] if count == 1 else [f"{factor}{joint}{j}" for j in range(count)]
 
     def shown(factor: Factor) -> list[str]:
-        choice = "".join(f"@{leader}?" for leader in parsed.may_follow.get(factor, ()))
-        cuts = (*factor_cuts.get(factor, ()), 1)
+        leaders = [name for f in parsed.may_follow.get(factor, ()) for name in names(f)]
+        choice = "".join(f"@{leader}?" for leader in leaders)
         mark = "!" if factor in parsed.unsharded or factor in blocked else ""
         mark += "^" if factor in parsed.reused else ""
         mark += "~" if factor in parsed.halo else ""
-        mark += f"@{parsed.follows[factor]}" if factor in parsed.follows else choice
-        if len(cuts) == 1:
-            return [factor + mark]
-        joint = "_" if factor[-1].isdigit() else ""
-        return [f"{factor}{joint}{j}{mark}" for j in range(len(cuts))]
+        if factor not in parsed.follows:
+            return [name + mark + choice for name in names(factor)]
+        always = names(parsed.follows[factor])
+        return [
+            f"{name}{mark}@{always[min(j, len(always) - 1)]}"
+            for j, name in enumerate(names(factor))
+        ]
 
     def dim(parts: Segments) -> str:
         written = [" ".join(w for f in part for w in shown(f)) for part in parts]

@@ -41,6 +41,7 @@ from meshwright_solver.rules import Bound, RuleTable
 from meshwright_solver.rules.op_knowledge import RECEIVE
 
 FLOATS = frozenset({"float64", "float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2"})
+_DIFFERENTIABLE = FLOATS | {"complex64", "complex128"}
 
 
 @dataclass(frozen=True)
@@ -289,7 +290,7 @@ def with_gradient(graph: Graph, order: Sequence[Op]) -> frozenset[str]:
 
     No gradient passes an op `stop_gradient`.
     """
-    floats = {t.name for t in graph.tensors if t.dtype in FLOATS}
+    floats = {t.name for t in graph.tensors if t.dtype in _DIFFERENTIABLE}
     live = {
         t.name for t in graph.tensors if t.role == "parameter" and t.trainable and t.name in floats
     }

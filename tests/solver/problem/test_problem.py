@@ -28,6 +28,15 @@ def test_gradients_flow_between_trained_parameters_and_the_loss():
     assert gradients(training(), phase="inference") == set()
 
 
+def test_gradients_flow_through_complex_numbers():
+    maker = GraphMaker()
+    wave = maker.op("aten.fft_rfft.default", [maker.parameter("w", 4, 6)], [4, 4], "wave")
+    next(t for t in maker.tensors if t["name"] == wave)["dtype"] = "complex64"
+    back = maker.op("aten.fft_irfft.default", [wave], [4, 6], "back")
+    maker.op("mean", [back], [], "loss")
+    assert gradients(maker) == {"w", "wave:out", "back:out", "loss:out"}
+
+
 def test_whole_numbers_have_no_gradient_and_stop_it():
     maker = GraphMaker()
     w = maker.parameter("w", 4, 4)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from meshwright.schema import parse_notation
 from meshwright_solver.problem.problem import Problem
 from tests.solver.small_graphs import GraphMaker, problem, topology
 
@@ -29,6 +30,20 @@ def same_part(found: Problem, op: str, one: tuple[int, int], other: tuple[int, i
     a = {slot: part for part, slot in info.inputs[one[0]].slot_of.items()}
     b = {slot: part for part, slot in info.outputs[other[0]].slot_of.items()}
     return a[one[1]] == b[other[1]]
+
+
+def test_keys_may_follow_every_part_of_a_cut_sequence():
+    maker = GraphMaker()
+    # windows of 2 x 3 positions, whose rows and columns are dims of the projections
+    heads = []
+    for name in "qkv":
+        window = [2, 4, 2, 3, 8]
+        x, w = maker.input(f"x{name}", *window), maker.parameter(f"w{name}", 8, 8)
+        y = maker.op("linear", [x, w], window, name)
+        heads.append(maker.op("reshape", [y], [2, 4, 6, 8], f"{name} window"))
+    found = built(maker, maker.op("attention", heads, [2, 4, 6, 8], "attention"))
+    rule = parse_notation(found.op_by_name["attention"].notation)
+    assert rule.may_follow == {"t0": ("s0", "s1"), "t1": ("s0", "s1")}
 
 
 def test_heads_cut_the_projection_and_its_weight_before_and_behind_attention():

@@ -15,7 +15,7 @@ from meshwright.runtime.gather_whole import from_whole, to_whole, whole_of
 from meshwright.runtime.redistribution_steps import LayoutChange
 from meshwright.runtime.torch.at_rest import ShardWrapper, local_of
 from meshwright.runtime.torch.collectives import TorchCollectives
-from meshwright.schema import Layout, ParameterPlan
+from meshwright.schema import Layout, ParameterPlan, PlanError
 from meshwright.stages.planned_stage import ALL_READERS, PlannedStage, PlanReader
 
 T = torch.Tensor
@@ -57,7 +57,17 @@ class Parameters:
         }
 
     def take(self, name: str, reader: PlanReader, gradient: T, layout: Layout) -> None:
-        """Accumulate the gradient of a parameter in a microbatch, by reader."""
+        """Accumulate the gradient of a parameter in a microbatch, by reader.
+
+        Raises PlanError if the plan, of several devices, states no gradient for it.
+        """
+        planned = self._planned
+        if planned.parameters[name].gradient is None and planned.mesh.device_count > 1:
+            raise PlanError(
+                f"parameter {name!r} gets a gradient from op {reader[0]!r}, and the plan states "
+                "none, so that ranks would keep different ones. Plan again, or set requires_grad "
+                "of the parameter to False before the capture"
+            )
         before = self._gradients.get((name, reader))
         total = gradient if before is None else before[0] + gradient
         self._gradients[name, reader] = (total, layout)
