@@ -322,6 +322,46 @@ def of_transformers(sizes: Mapping[str, int]) -> dict[str, T]:
     return {"input_ids": own["ids"], "labels": own["labels"]}
 
 
+class LongConvolution(nn.Module):
+    """A convolution as long as the sequence, by FFT, with a filter that a small network makes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.head = nn.Embedding(64, 16), nn.Linear(16, 64)
+        self.filter = nn.Sequential(nn.Linear(3, 8), nn.Tanh(), nn.Linear(8, 16))
+
+    def forward(self, ids: T, labels: T) -> T:
+        x = self.table(ids)
+        count = ids.shape[1]
+        steps = torch.arange(count, dtype=x.dtype)[:, None] / 8
+        waves = torch.cat((steps, steps.sin(), steps.cos()), dim=1)
+        filters = torch.fft.rfft(self.filter(waves).T, n=2 * count)
+        product = torch.fft.rfft(x.mT, n=2 * count) * filters
+        x = x + torch.fft.irfft(product, n=2 * count)[..., :count].mT
+        return F.cross_entropy(self.head(x).flatten(0, 1), labels.reshape(-1))
+
+
+class Windows(nn.Module):
+    """Attention in windows of 2 x 2 positions, moved by one, with biases of distances."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.head = nn.Embedding(64, 16), nn.Linear(16, 64)
+        self.query_key_value = nn.Linear(16, 48)
+        self.bias = nn.Parameter(torch.randn(2, 4, 4))
+
+    def forward(self, ids: T, labels: T) -> T:
+        x = self.table(ids)
+        rows = x.shape[0]
+        windows = x.view(rows, 4, 2, 16).roll(1, 1).view(rows, 2, 2, 2, 16).transpose(2, 3)
+        parts = self.query_key_value(windows.reshape(-1, 4, 16)).view(-1, 4, 3, 2, 8)
+        query, key, value = parts.permute(2, 0, 3, 1, 4)
+        weights = (query @ key.mT * 8**-0.5 + self.bias).softmax(-1)
+        seen = (weights @ value).transpose(1, 2).reshape(rows, 2, 2, 2, 16).transpose(2, 3)
+        x = x + seen.reshape(rows, 4, 2, 16).roll(-1, 1).view(rows, 8, 16)
+        return F.cross_entropy(self.head(x).flatten(0, 1), labels.reshape(-1))
+
+
 MODELS = {
     "llama": Model(Llama, text, {"seq": 8}),
     "sinks": Model(lambda: Llama([SinkLayer(3), SinkLayer(None)]), text, {"seq": 8}),
@@ -335,6 +375,8 @@ MODELS = {
     "wide and deep": Model(lambda: WideDeep(rows=64, dim=8, fields=4, hidden=(16, 8)), clicks),
     "faces": Model(lambda: FaceHead(blocks=(1,), width=8, feature=16, identities=64), faces),
     "own ops": Model(OwnOps, text, {"seq": 8}),
+    "long convolution": Model(LongConvolution, text, {"seq": 8}),
+    "windows": Model(Windows, lambda sizes: text({**sizes, "seq": 8})),
     "mixtral": Model(mixtral, of_transformers, {"seq": 8}, mixtral_graph, by_ops),
     "one expert": Model(
         one_expert, of_transformers, {"seq": 8}, lambda rows: mixtral_graph(rows, 1), by_ops

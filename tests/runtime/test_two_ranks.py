@@ -34,6 +34,8 @@ CASES = (
     Wanted("full, repeats", "llama", SEQUENCE_PARALLEL, recompute="full", repeats=True, steps=FEW),
     Wanted("single precision", "llama", SEQUENCE_PARALLEL, dtype="float32"),
     Wanted("own ops", "own ops", {"dp": 2}, steps=FEW),
+    Wanted("complex numbers", "long convolution", {"dp": 2}, steps=FEW),
+    Wanted("attention in windows", "windows", {"dp": 2}, steps=FEW),
     Wanted("all tokens at one expert", "one expert", {"dp": 2, "ep": 2}, steps=FEW),
     Wanted("stages", "llama", microbatches=4, pipeline=Pipeline(ranks=2, schedule="1f1b")),
     Wanted(
