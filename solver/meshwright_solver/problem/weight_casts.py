@@ -20,10 +20,14 @@ CAST = "cast"
 def weight_casts(problem: Problem) -> frozenset[int]:
     """Positions of ops that cast a parameter."""
     return frozenset(
-        position
-        for position, op in enumerate(problem.ops)
-        if op.op.kind == CAST and problem.tensors[op.inputs[0].tensor].tensor.role == "parameter"
+        position for position in range(len(problem.ops)) if is_weight_cast(problem, position)
     )
+
+
+def is_weight_cast(problem: Problem, position: int) -> bool:
+    """Whether an op casts a parameter."""
+    op = problem.ops[position]
+    return op.op.kind == CAST and problem.tensors[op.inputs[0].tensor].tensor.role == "parameter"
 
 
 def running_order(is_cast: NDArray[np.bool_], first_reader: IntArray) -> IntArray:

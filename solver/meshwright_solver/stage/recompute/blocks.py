@@ -15,7 +15,8 @@ import numpy as np
 from meshwright_solver.common.arrays import FloatArray, IntArray
 from meshwright_solver.common.repeats import alike_spans
 from meshwright_solver.problem.problem import Problem
-from meshwright_solver.problem.values import Values
+from meshwright_solver.problem.values import ProblemValue, Values
+from meshwright_solver.problem.weight_casts import is_weight_cast
 
 _LEAST_REPEATS = 2  # two layers are layers
 
@@ -87,8 +88,14 @@ def _has_product(problem: Problem, values: Values, block: Sequence[int]) -> bool
 
 
 def is_weighted_product(problem: Problem, values: Values, position: int) -> bool:
-    """Whether an op multiplies with a parameter."""
+    """Whether an op multiplies with a parameter, or with the cast of one as under autocast."""
     op = problem.ops[position]
     if op.known is None or op.known.op_class not in ("matmul", "convolution"):
         return False
-    return any(values.value_of[port.tensor].is_parameter for port in op.inputs)
+    return any(_is_weight(problem, values.value_of[port.tensor]) for port in op.inputs)
+
+
+def _is_weight(problem: Problem, value: ProblemValue) -> bool:
+    if value.is_parameter:
+        return True
+    return value.producer is not None and is_weight_cast(problem, value.producer[0])
