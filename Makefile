@@ -4,6 +4,7 @@
 #                 properties, all on PostgreSQL
 # make lint   ruff, mypy, and import-linter
 # make test-mindspore  what is exported, compiled by MindSpore itself (2.8 GB, an environment of its own)
+# make test-gpu  the runtime, the agent and memory on a CUDA device
 # make audit  known vulnerabilities of every pinned package; fails too where one could not be asked for
 # make bench  the measurements of docs/
 # make screenshots  the picture of the README, of a real plan in Chromium
@@ -13,7 +14,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: run test test-long test-mindspore lint audit bench schema screenshots clean system-packages
+.PHONY: run test test-long test-mindspore test-gpu lint audit bench schema screenshots clean system-packages
 
 PYTHON ?= python3
 VENV := .venv
@@ -37,6 +38,11 @@ test-long: $(VENV)/.test system-packages
 
 test-mindspore: $(VENV)/.test $(MINDSPORE)/.installed
 	MESHWRIGHT_MINDSPORE=$(abspath $(MINDSPORE))/bin/python $(PY) -m pytest -n 2 tests/mindspore
+
+# skipped where PyTorch finds no GPU. MESHWRIGHT_GPU_PLANS is a folder of plans, for a machine
+# without the planner
+test-gpu: $(VENV)/.test
+	$(PY) -m pytest -rs tests/gpu
 
 lint: $(VENV)/.test
 	$(PY) -m ruff check .

@@ -23,7 +23,7 @@ def measure_kernel(task: KernelTask, accelerator: Accelerator, *, seconds: float
 
     Raises torch.OutOfMemoryError or RuntimeError where the device cannot run the kernel.
     """
-    work = _work(task, accelerator.device)
+    work = kernel_call(task, accelerator.device)
     with torch.no_grad():
         runs = time_runs(work, accelerator.synchronize, seconds=seconds)
     if task.kind == "launch":
@@ -31,7 +31,8 @@ def measure_kernel(task: KernelTask, accelerator: Accelerator, *, seconds: float
     return runs
 
 
-def _work(task: KernelTask, device: torch.device) -> Callable[[], object]:
+def kernel_call(task: KernelTask, device: torch.device) -> Callable[[], object]:
+    """A function that runs a kernel once, on random or constant operands of its own."""
     dtype = dtype_of(task.dtype)
     match task.kind:
         case "matmul":

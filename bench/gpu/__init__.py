@@ -1,0 +1,1 @@
+"""Measurements on one GPU, and what the planner predicts of them."""
