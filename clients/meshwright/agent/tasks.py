@@ -80,7 +80,7 @@ def kernels(dtypes: tuple[str, ...], *, largest: int) -> Iterator[KernelTask]:
     for dtype in dtypes:
         yield KernelTask("launch", dtype, (LAUNCHED,))
         for count in ELEMENTS:
-            if count <= largest**2:
+            if count <= 2 * largest**2:
                 yield KernelTask("memory", dtype, (count,))
         for size in SQUARES:
             if size <= largest:

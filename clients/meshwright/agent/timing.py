@@ -45,19 +45,27 @@ def time_runs(
     wait: Callable[[], None],
     *,
     seconds: float,
+    least_run_ns: float = 0.0,
     clock: Callable[[], int] = time.perf_counter_ns,
 ) -> list[float]:
-    """Time of each run in ns: at least MIN_RUNS, then as many as fit into `seconds`.
+    """Time of the work in each run, in ns: at least MIN_RUNS, then as many as fit into `seconds`.
 
-    `wait` blocks until the work is complete. One warm-up run is not counted.
+    `wait` blocks until the work is complete. A run repeats the work for about `least_run_ns` before
+    it waits, so that the submission and the wait add little. Warm-up runs are not counted.
     """
+
+    def run_ns(repeats: int) -> float:
+        start = clock()
+        for _ in range(repeats):
+            work()
+        wait()
+        return (clock() - start) / repeats
+
     work()
     wait()
+    repeats = 1 if least_run_ns == 0 else max(1, round(least_run_ns / max(run_ns(1), 1.0)))
     runs: list[float] = []
     begin = clock()
     while len(runs) < MIN_RUNS or (len(runs) < MAX_RUNS and clock() - begin < seconds * 1e9):
-        start = clock()
-        work()
-        wait()
-        runs.append(float(clock() - start))
+        runs.append(run_ns(repeats))
     return runs

@@ -30,7 +30,7 @@ Largest = Annotated[
 LargestBytes = Annotated[
     int | None, typer.Option(min=1024, help="Messages at most; what suits the device.")
 ]
-# no machine of these could be had
+# collectives over these were never run
 NEVER_RUN = ("nccl", "hccl")
 NEEDS_TORCH = "measuring needs PyTorch: pip install torch (and torch_npu on Ascend)"
 
@@ -197,12 +197,12 @@ def fit(
 
 
 def _unproven(backend: str) -> list[str]:
-    """What to doubt, where nobody who wrote this could run it."""
+    """The note on collectives of a backend that was never run."""
     if backend not in NEVER_RUN:
         return []
     return [
-        f"whoever wrote this could not run it over {backend}: compare some of it with nccl-tests "
-        "or hccl_test before plans depend on it"
+        f"collectives over {backend} are not tested: compare some of them with nccl-tests or "
+        "hccl_test before plans depend on them"
     ]
 
 

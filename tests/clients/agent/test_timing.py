@@ -38,3 +38,31 @@ def test_there_are_some_runs_however_slow_and_not_endless_ones_however_fast():
     assert len(still) == MIN_RUNS
     assert len(done) == MIN_RUNS + 1  # one before is not counted
     assert len(time_runs(lambda: None, lambda: None, seconds=1, clock=lambda: 0)) == MAX_RUNS
+
+
+def test_a_run_repeats_short_work_until_the_wait_adds_little():
+    """On a device that takes 2 µs for a piece of work, 20 for each wait: 22 by itself, 2.2 in a run
+    of 100."""
+    now, done = 0.0, 0
+
+    def work() -> None:
+        nonlocal now, done
+        now += 2_000
+        done += 1
+
+    def wait() -> None:
+        nonlocal now
+        now += 20_000
+
+    runs = time_runs(work, wait, seconds=0, least_run_ns=2_200_000, clock=lambda: round(now))
+    assert runs == [2_200] * MIN_RUNS
+    assert done == 2 + 100 * MIN_RUNS  # the warm-up, and one run that finds the number
+
+
+def test_work_that_is_long_runs_once():
+    clock = itertools.count(0, 5_000_000)
+    done = []
+    time_runs(
+        lambda: done.append(1), lambda: None, seconds=0, least_run_ns=2e6, clock=lambda: next(clock)
+    )
+    assert len(done) == 2 + MIN_RUNS
