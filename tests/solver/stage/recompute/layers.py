@@ -32,3 +32,24 @@ def layered(layers: int, *, wide: frozenset[int] = frozenset()) -> Graph:
         x = make.op("add", [x, d], row, f"{k}.out")
     loss = make.op("mean", [x], [], "loss", attrs={"dims": [0, 1, 2]})
     return make.graph(loss, loss=loss)
+
+
+def under_autocast(graph: Graph) -> Graph:
+    """The graph with a cast of the parameter before every product with one."""
+    fields = graph.to_dict()
+    tensors = {tensor["name"]: tensor for tensor in fields["tensors"]}
+    ops = []
+    for op in fields["ops"]:
+        if op["kind"] == "linear":
+            weight = tensors[op["inputs"][1]]
+            cast = f"{weight['name']}.cast"
+            dtype = weight["dtype"]
+            fields["tensors"].append({"name": cast, "shape": weight["shape"], "dtype": dtype})
+            attrs = {"dtype": dtype}
+            ops.append(
+                {"name": cast, "kind": "cast", "inputs": [weight["name"]], "outputs": [cast],
+                 "attrs": attrs}
+            )  # fmt: skip
+            op["inputs"][1] = cast
+        ops.append(op)
+    return Graph.from_dict({**fields, "ops": ops})

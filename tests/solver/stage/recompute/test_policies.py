@@ -14,7 +14,7 @@ from meshwright_solver.problem.values import Values, find_values
 from meshwright_solver.stage.recompute import remade
 from meshwright_solver.stage.recompute.blocks import blocks
 from tests.solver.small_graphs import problem, topology
-from tests.solver.stage.recompute.layers import layered
+from tests.solver.stage.recompute.layers import layered, under_autocast
 
 
 def built(graph: Graph, policy: str, count: int | None = None) -> tuple[Problem, RecomputedOps]:
@@ -53,6 +53,16 @@ def test_policies_do_again_what_they_say() -> None:
     assert again(graph, "full", 1) == {
         "norm", "query", "scores", "softmax", "context", "add", "up", "gelu"
     }  # fmt: skip
+
+
+def test_products_with_casts_of_parameters_make_blocks_too() -> None:
+    """Autocast casts every parameter that a product reads."""
+    graph = under_autocast(layered(4))
+    casts = {"q", "up"}  # of parameters, named `.cast` behind them; that of `down` is needed again
+    assert again(graph, "full", 1) - casts - {"down"} == {
+        "norm", "query", "scores", "softmax", "context", "add", "up", "gelu"
+    } - casts  # fmt: skip
+    assert again(graph, "cheap", 1) & {"query"} == set()
 
 
 def test_full_saves_what_goes_into_blocks_alone() -> None:
