@@ -93,7 +93,10 @@ class TorchForward:
                         self._as_read.pop(value.root, None)
                         self._again.let_go(value.root)
         self.collectives.record.saved_bytes = self._again.kept_bytes
-        return self.made
+        # the graph of the results refers to this object: as their owner it would never be freed
+        made, self.made = self.made, {}
+        self._as_read = {}
+        return made
 
     def _results(self, op: PlannedOp, inputs: Sequence[T], sizes: Mapping[str, int]) -> Sequence[T]:
         names = op.op.outputs

@@ -90,7 +90,9 @@ class Parameters:
     def give(self, gradients: Mapping[str, T]) -> None:
         """Add gradients to those of the optimizer's shards."""
         for name, gradient in gradients.items():
-            shard, term = self.shards[name], self.at_rest.wrapped(name, gradient)
+            shard = self.shards[name]
+            like = _with_strides_of(local_of(shard.detach()), gradient)
+            term = self.at_rest.wrapped(name, like)
             shard.grad = term if shard.grad is None else shard.grad + term
 
     def whole(self, name: str) -> T:
@@ -113,6 +115,14 @@ class Parameters:
         steps = self._planned.steps(name, ALL_READERS, "parameter", "per_step")
         move = LayoutChange(name, self.layouts[name], steps, "step")
         return self._collectives.move(local_of(shard.detach()), move)
+
+
+def _with_strides_of(shard: T, gradient: T) -> T:
+    """The gradient with the strides of its shard, as autograd keeps them: fused optimizers take
+    both in the order of memory."""
+    if gradient.stride() == shard.stride():
+        return gradient
+    return torch.empty_like(shard, dtype=gradient.dtype).copy_(gradient)
 
 
 def _at_rest(parameter: ParameterPlan) -> Layout:
