@@ -10,7 +10,7 @@ from meshwright.agent.accelerator import Accelerator
 from meshwright.agent.tasks import KernelTask
 from meshwright.agent.timing import time_runs
 
-# measured: bench/data/gpu/h100/kernels.jsonl. Submission and wait add 5 to 26 µs to a run on an H100
+# measured: bench/data/gpu/h100/kernels.jsonl. Submission and wait add 5 to 26 µs to a run
 LEAST_RUN_NS = 2e6
 
 
