@@ -90,7 +90,6 @@ COMPILED = (
 EQUAL = (
     Case("llama-tiny", 2, "float32", runner="runtime"),
     Case("llama-tiny", 2, "float32", "full", microbatches=2, runner="runtime"),
-    Case("mixtral-tiny", 2, "float32", runner="runtime"),
     Case("llama-tiny", 2, runner="runtime"),
 )
 RUNTIME = (

@@ -124,7 +124,7 @@ def agent(given: argparse.Namespace) -> None:
     """The agent, by the command that users run."""
     subprocess.run(
         [sys.executable, "-m", "meshwright.cli", "agent", "-o", str(given.output / "samples.json"),
-         "--seconds", "75"],
+         "--seconds", "60"],
         check=True,
     )  # fmt: skip
     for left in given.output.glob("samples.json.partial"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import re
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -116,7 +117,8 @@ def measure_step(
 def release() -> None:
     """Free what a case has left, for the next one."""
     gc.collect()
-    torch._dynamo.reset()
+    if "torch._dynamo" in sys.modules:
+        torch._dynamo.reset()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
 

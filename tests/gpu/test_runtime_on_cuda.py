@@ -6,6 +6,7 @@ import pytest
 
 from bench.gpu.cases import EQUAL, Case
 from bench.gpu.runtime import compare_runtime, measure_runtime
+from bench.gpu.training import release
 from meshwright.planfile import read_plan
 from tests.gpu.conftest import Planned
 
@@ -23,6 +24,7 @@ def test_a_plan_has_the_loss_and_the_gradients_of_the_module(case: Case, planned
 
 
 def test_a_plan_needs_the_peak_memory_that_it_predicts(planned: Planned) -> None:
+    release()
     path = planned(EQUAL[0])
     memory = read_plan(path).plan.cost.memory_bytes
     measured = measure_runtime(EQUAL[0], path)["peak_bytes"]
