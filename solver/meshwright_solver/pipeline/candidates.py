@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -18,6 +18,7 @@ from meshwright_solver.pipeline.stage_plans import StagePlans, StageWishes
 _MOST_TRIES = 600  # chosen: shifts of a configuration's cuts; twice the cuts of any published
 _SHIFTING_NS = 5e7  # chosen: most time for these shifts
 _SHOWN = 12  # chosen: considered configurations in a plan, besides those on the Pareto front
+_LEFT_OUT = 4  # chosen: of them, those without an estimate
 _MOST_LABELS = 50_000  # chosen: some tenths of a second for each stage
 _PLENTY = 4  # chosen: layers a stage; stages are then equal within some per cent
 _SIMPLER = 0.005  # chosen: tolerated loss of time for cuts between whole layers
@@ -198,3 +199,31 @@ def all_considered(
         if on_front or place < _SHOWN:
             entries.append(option.considered(best_ns, size, on_front=on_front))
     return tuple(entries)
+
+
+class LeftOut(NamedTuple):
+    """The optimistic step of a configuration without an estimate.
+
+    is_drafted: with the passes of a draft, else with the work of the graph.
+    """
+
+    configuration: Configuration
+    ns: float
+    is_drafted: bool
+
+    def considered(self, best_ns: float) -> Considered:
+        ratio = f"{self.ns / best_ns:.3f} times"
+        return Considered(
+            configuration=str(self.configuration),
+            estimated_ns=self.ns,
+            why=f"with unlimited memory it would take {ratio}"
+            if self.is_drafted
+            else f"stages of equal work take at least {ratio}",
+            request_patch=self.configuration.request_patch,
+        )
+
+
+def left_out_considered(outlooks: Iterable[LeftOut], best_ns: float) -> tuple[Considered, ...]:
+    """The fastest configurations without an estimate."""
+    fastest = sorted(outlooks, key=lambda outlook: outlook.ns)[:_LEFT_OUT]
+    return tuple(outlook.considered(best_ns) for outlook in fastest)

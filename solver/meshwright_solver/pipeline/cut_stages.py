@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 
 import numpy as np
 
 from meshwright.schema import Mesh
 from meshwright_solver.common.arrays import FloatArray, IntArray
+from meshwright_solver.evaluation.step_time.closed_form import Lengths
 from meshwright_solver.pipeline.profile_sums import ProfileSums
 from meshwright_solver.pipeline.schedule_run import Durations
 from meshwright_solver.pipeline.stage_limits import StageLimits
@@ -38,17 +40,22 @@ class CutStages:
         """Whether every stage fits with its draft plan."""
         return self._choice[1]
 
-    def step_ns(self) -> float:
-        """The time of a step, whether the stages fit or not."""
+    def step_ns(self, planned: Mapping[int, Lengths] = MappingProxyType({})) -> float:
+        """The time of a step, whether the stages fit or not. planned: the passes of planned stages,
+        in place of those of their draft plans."""
         stages = self._of_chosen
         transfers = self.send_ns[np.arange(1, len(self.chosen)), list(self.cuts)]
-        durations = Durations(
-            stages.forward_ns,
-            stages.inputs_ns,
-            stages.weights_ns,
-            np.stack([transfers, transfers]),
+        forward_ns, inputs_ns, weights_ns, end_ns = (
+            ns.copy()
+            for ns in (stages.forward_ns, stages.inputs_ns, stages.weights_ns, stages.end_ns)
         )
-        return float(stages.begin_ns[0]) + self.limits.pace.step_ns(durations, stages.end_ns)
+        begin_ns = float(stages.begin_ns[0])
+        for stage, lengths in planned.items():
+            forward_ns[stage], inputs_ns[stage] = lengths.forward, lengths.inputs
+            weights_ns[stage], end_ns[stage] = lengths.weights, lengths.end
+            begin_ns = lengths.begin if stage == 0 else begin_ns
+        durations = Durations(forward_ns, inputs_ns, weights_ns, np.stack([transfers, transfers]))
+        return begin_ns + self.limits.pace.step_ns(durations, end_ns)
 
     def meshes(self) -> tuple[tuple[Mesh, ...], ...]:
         """By stage: the useful meshes of draft plans with the recompute policy of its draft."""

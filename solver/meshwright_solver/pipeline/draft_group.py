@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from meshwright.schema import RecomputePolicy
-from meshwright_solver.pipeline.candidates import Option
+from meshwright_solver.pipeline.candidates import LeftOut, Option
 from meshwright_solver.pipeline.configurations import Configuration
 from meshwright_solver.pipeline.draft import Draft
 from meshwright_solver.pipeline.draft_plan import DraftPlan
@@ -91,6 +91,16 @@ class DraftGroup:
         kept = list(self._within(ns, self._way(None)))
         self.left_out += [own for own in self.configurations if own not in kept]
         self.configurations = kept
+
+    def without_estimate(self) -> Iterator[LeftOut]:
+        """The configurations that were left out."""
+        estimated = {option.configuration for option in self.options}
+        way = self._way(None)
+        for own in (*self.configurations, *self.left_out):
+            if own not in estimated and (way is not None or own in self.floors_ns):
+                floor_ns = self.floors_ns.get(own, 0.0)
+                drafted_ns = 0.0 if way is None else outlook_ns(own, way)
+                yield LeftOut(own, max(floor_ns, drafted_ns), is_drafted=way is not None)
 
     def _way(self, fewer: DraftGroup | None) -> DraftPlan | None:
         """The plan with unlimited memory, or a faster one; None on several kinds of devices."""

@@ -7,7 +7,7 @@ the answer, with a note on the idle devices.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -16,24 +16,29 @@ from meshwright.schema import Answer, InvalidInput, Pipeline, Request, RequestPa
 from meshwright_solver.common.deadline import ENDLESS, Deadline
 from meshwright_solver.pipeline.draft import on_meshes, within
 from meshwright_solver.pipeline.shared_context import Searches, SharedContext
-from meshwright_solver.stage.best_so_far import Best
+from meshwright_solver.stage.best_so_far import Best, Keep, through, unwanted
 from meshwright_solver.stage.recompute.candidates import PolicyTrials
 from meshwright_solver.stage.request_patches import of_wider_request
 from meshwright_solver.stage.stage_planner import search_stage
+from meshwright_solver.stage.stage_search import FAR_BEHIND
+from meshwright_solver.stage.trial_order import ALL, TrialOrder
 
 Planned = Callable[[Request], Answer]
 Trials = tuple[PolicyTrials | None, ...]  # by group of devices
 
 _SHARE = 0.4  # chosen: share of the remaining time for each search without a pipeline
 _FAR_AHEAD = 1.1  # chosen: finer meshes seldom gain so much
+
 _UNSURE = 1.05  # measured: estimates of pipelines near the memory limit are up to 4 % too low
 
 
 class SingleStagePlan:
-    """The search for the plan without a pipeline, in another process if there is an executor.
+    """The search for the plan without a pipeline.
 
-    The search on the coarsest meshes, of `axes` axes, starts at once. `expect` starts the search on
-    the finest meshes if it may win, and `best` at the latest. Each answer is offered to `best`.
+    A first plan on the coarsest meshes, of `axes` axes, bounds all others. If pipelines seem far
+    ahead of it, all further searches wait for `best`; otherwise `expect` goes on with other
+    recompute policies and numbers of microbatches, and starts the search on the finest meshes if it
+    may win, in another process if there is an executor. Each answer is offered to `best`.
     """
 
     def __init__(self, searches: Searches, axes: int, deadline: Deadline, best: Best) -> None:
@@ -42,27 +47,30 @@ class SingleStagePlan:
         self._axes = axes
         self._finest_axes = searches.shared.request.budget.max_axes
         self._best = best
-        self._on_coarsest = self._start(SingleStageTask(axes))
-        if searches.executor is None:
-            self._coarse  # noqa: B018  it has ended: offer its plan
+        self._search_coarsest(TrialOrder(first_only=True), ())
+        self._is_begun = True
         self._on_finest: Callable[[], _SingleStageAnswer] | None = None
 
     @property
     def ns(self) -> float:
-        """The step of the plan on the coarsest meshes; infinite without one. It waits for it."""
+        """The step of the plan on the coarsest meshes; infinite without one."""
         plan = self._coarse.plan
         return np.inf if plan is None else plan.cost.step_ns
 
     def expect(self, pipeline_ns: float) -> None:
-        """Start the search on the finest meshes if there is a plan on coarser ones that may win.
+        """Search on, unless pipelines are far ahead; on the finest meshes if the plan may win.
 
         pipeline_ns: the optimistic step of the best pipeline.
         """
+        if self.ns > FAR_BEHIND * pipeline_ns:
+            return
+        self._complete(np.inf)
         if self._coarse.plan is not None and not self._is_beaten(_UNSURE * pipeline_ns):
             self._on_finest = self._start_finest()
 
     def best(self, pipeline_ns: float) -> Answer:
         """The best answer; on the finest meshes too, unless pipelines are far ahead."""
+        self._complete(pipeline_ns)
         coarse = self._coarse
         if self._on_finest is None:
             if self._is_beaten(pipeline_ns):
@@ -79,23 +87,29 @@ class SingleStagePlan:
         """The answer on the coarsest meshes. late: of the request without a time limit."""
         return self._offered(_plan_single_stage(late, SingleStageTask(self._axes), ENDLESS).answer)
 
-    @property
-    def _coarse(self) -> Answer:
-        return self._coarse_answer.answer
+    def _complete(self, beaten_ns: float) -> None:
+        """Try the policies and microbatches that may be faster than `beaten_ns`; only once."""
+        if self._is_begun and not self._deadline.is_over():
+            self._is_begun = False
+            self._search_coarsest(TrialOrder(beaten_ns=beaten_ns), self._trials)
 
-    @cached_property
-    def _coarse_answer(self) -> _SingleStageAnswer:
-        found = self._on_coarsest()
-        return _SingleStageAnswer(self._offered(found.answer), found.trials)
+    def _search_coarsest(self, order: TrialOrder, begun: Trials) -> None:
+        task = SingleStageTask(self._axes, order, begun=begun)
+        keep = through(self._best, self._as_asked)
+        found = _plan_single_stage(self._searches.shared, task, self._deadline, keep)
+        self._coarse, self._trials = self._offered(found.answer), found.trials
 
     @cached_property
     def _fine(self) -> Answer:
         assert self._on_finest is not None
         return self._offered(self._on_finest().answer)
 
-    def _offered(self, answer: Answer) -> Answer:
+    def _as_asked(self, answer: Answer) -> Answer:
         patch = no_pipeline_patch(self._searches.shared.request.pipeline)
-        answer = of_wider_request(answer, patch)
+        return of_wider_request(answer, patch)
+
+    def _offered(self, answer: Answer) -> Answer:
+        answer = self._as_asked(answer)
         self._best.add(answer)
         self._best.offer()
         return answer
@@ -109,7 +123,7 @@ class SingleStagePlan:
         return self._deadline.is_over() or plan.cost.step_ns > _FAR_AHEAD * pipeline_ns
 
     def _start_finest(self) -> Callable[[], _SingleStageAnswer]:
-        return self._start(SingleStageTask(self._finest_axes, self._coarse_answer.trials))
+        return self._start(SingleStageTask(self._finest_axes, coarse=self._trials))
 
     def _start(self, task: SingleStageTask) -> Callable[[], _SingleStageAnswer]:
         """Start a search and return a function that waits for its answer.
@@ -122,10 +136,19 @@ class SingleStagePlan:
 
 @dataclass(frozen=True, slots=True)
 class SingleStageTask:
-    """The search of one stage on meshes of so many axes. coarse: its trials on coarser meshes."""
+    """The search of one stage on meshes of so many axes.
+
+    coarse, begun: the trials of the order, by group of devices.
+    """
 
     axes: int
+    order: TrialOrder = ALL
     coarse: Trials = ()
+    begun: Trials = ()
+
+    def order_of(self, group: int) -> TrialOrder:
+        coarse = self.coarse[group] if self.coarse else None
+        return replace(self.order, coarse=coarse, begun=self.begun[group] if self.begun else None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +158,23 @@ class _SingleStageAnswer:
 
 
 def _plan_single_stage(
-    shared: SharedContext, task: SingleStageTask, deadline: Deadline
+    shared: SharedContext, task: SingleStageTask, deadline: Deadline, keep: Keep = unwanted
 ) -> _SingleStageAnswer:
+    """keep: receives the best plans so far, on devices of one kind."""
     request, trials = shared.request, list[PolicyTrials | None]()
     final = task.axes == request.budget.max_axes
     on_meshes_of = on_meshes(request, task.axes, is_final=final)
     limited = within(on_meshes_of, deadline, _SHARE / len(request.topology.groups))
 
     def planned(one: Request) -> Answer:
-        coarse = task.coarse[len(trials)] if task.coarse else None
         ways = shared.anatomy.foldings
-        answer, tried = search_stage(one, stop=deadline.stop, foldings=ways, coarse=coarse)
+        answer, tried = search_stage(
+            one,
+            stop=deadline.stop,
+            foldings=ways,
+            keep=unwanted if request.topology.beside else keep,
+            order=task.order_of(len(trials)),
+        )
         trials.append(tried)
         return answer
 

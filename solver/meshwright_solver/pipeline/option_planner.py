@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor
 from dataclasses import replace
+from math import inf
 
 from meshwright.schedules.kinds import schedule
 from meshwright.schema import Infeasible
@@ -49,7 +50,7 @@ class OptionPlanner:
 
     def coarse(self, option: Option, best_ns: float) -> Option:
         """The option, planned on the meshes of its estimate. best_ns: of options planned before."""
-        planned = self._with_plans(option, option.axes, COARSE_TOLERANCE)
+        planned = self._with_plans(option, option.axes, COARSE_TOLERANCE, best_ns)
         return self._without_recompute(planned, best_ns)
 
     def refined(self, option: Option) -> tuple[Option, tuple[str, ...]]:
@@ -102,7 +103,8 @@ class OptionPlanner:
         plainer = self.drafts.estimator.without(option, more)
         if plainer is None or plainer.estimated_ns > AS_GOOD * min(best_ns, option.ns):
             return option
-        planned = self._with_plans(plainer, plainer.axes, COARSE_TOLERANCE)
+        beaten_ns = min(best_ns, option.ns)
+        planned = self._with_plans(plainer, plainer.axes, COARSE_TOLERANCE, beaten_ns)
         is_faster = planned.plans is not None and (option.plans is None or planned.ns < option.ns)
         return planned if is_faster else option
 
@@ -123,9 +125,16 @@ class OptionPlanner:
         ).of(option.plans)
         return replace(option, plans=plans)
 
-    def _with_plans(self, option: Option, axes: int, tolerance: float) -> Option:
-        """The option with the plans of its stages, or with the reason for none."""
+    def _with_plans(
+        self, option: Option, axes: int, tolerance: float, best_ns: float = inf
+    ) -> Option:
+        """The option with the plans of its stages, or with the reason for none.
+
+        best_ns: the step of a known plan. If the stages planned so far make a longer step likely,
+        no others are planned.
+        """
         is_final, staged = tolerance == _TOLERANCE, self.staged(option)
+        stages = option.estimate.stages(option.cuts)
         plans = plan_stages_that_fit(
             on_meshes(self.request, axes, is_final=is_final),
             option.configuration,
@@ -134,6 +143,7 @@ class OptionPlanner:
             self.deadline,
             tolerance,
             self.executor,
+            lambda planned: stages.step_ns(planned) <= AS_GOOD * best_ns,
         )
         if isinstance(plans, Infeasible):
             return replace(option, plans=None, refused=plans)

@@ -35,6 +35,7 @@ import numpy as np
 
 from meshwright.schema import (
     Answer,
+    Considered,
     Infeasible,
     InvalidInput,
     Plan,
@@ -43,7 +44,7 @@ from meshwright.schema import (
     Topology,
 )
 from meshwright_solver.common.deadline import ENDLESS, Deadline, Stop, never
-from meshwright_solver.pipeline.candidates import Option, all_considered
+from meshwright_solver.pipeline.candidates import Option, all_considered, left_out_considered
 from meshwright_solver.pipeline.configurations import Configuration, configurations
 from meshwright_solver.pipeline.draft import coarsest_axes
 from meshwright_solver.pipeline.draft_group import DraftGroup
@@ -132,6 +133,7 @@ class _PipelineSearch:
         self.options: dict[Configuration, Option] = {}
         self._has_first = self._is_cut_short = False
         self._errors: dict[int, float] = {}
+        self._groups: list[DraftGroup] = []
         self.notes: list[str] = []
 
     def answer(self) -> Answer:
@@ -169,7 +171,7 @@ class _PipelineSearch:
             self.notes.append(f"without a pipeline a step takes {ms:.1f} ms")
         self.notes += _idle_notes(self.request.topology, best.configuration)
         others = [option for option in self._corrected_options() if option is not best]
-        considered = all_considered(others, best.ns, best.memory_bytes)
+        considered = self._considered(others, best.ns, best.memory_bytes)
         plan = document(self.request, self.stages.staged(best), best.plans, considered, self.notes)
         return Answer(plan=self._with_bound(plan))
 
@@ -188,10 +190,20 @@ class _PipelineSearch:
         if single.plan is None:
             return single
         cost = single.plan.cost
-        others = all_considered(self._corrected_options(), cost.step_ns, cost.memory_bytes.total)
-        search = single.plan.search.model_copy(update={"considered": others})
+        options = self._corrected_options()
+        others = self._considered(options, cost.step_ns, cost.memory_bytes.total)
+        considered = others + single.plan.search.considered
+        search = single.plan.search.model_copy(update={"considered": considered})
         plan = self._with_bound(single.plan.model_copy(update={"search": search}))
         return single.model_copy(update={"plan": plan})
+
+    def _considered(
+        self, options: Sequence[Option], best_ns: float, memory_bytes: int
+    ) -> tuple[Considered, ...]:
+        """The options, and what was left out. best_ns, memory_bytes: of the answer's plan."""
+        outlooks = (outlook for group in self._groups for outlook in group.without_estimate())
+        considered = all_considered(options, best_ns, memory_bytes)
+        return considered + left_out_considered(outlooks, best_ns)
 
     def _with_bound(self, plan: Plan) -> Plan:
         """The plan with the lower bound on the step of all configurations."""
@@ -214,7 +226,7 @@ class _PipelineSearch:
 
     def _options(self, alone: SingleStagePlan | None) -> list[Option]:
         """The options of all estimated configurations; the promising ones on finer meshes too."""
-        groups = self.drafts.groups(configurations(self.request, self.anatomy))
+        groups = self._groups = self.drafts.groups(configurations(self.request, self.anatomy))
         estimating = self._for_estimates()
 
         def beaten_ns() -> float:

@@ -12,6 +12,7 @@ from meshwright.schema.garbage_collection import uncollected
 from meshwright_costmodel.calibrations import calibration_for
 from meshwright_solver.common.deadline import Deadline, Stop
 from meshwright_solver.evaluation.memory_shortfall import Misfit
+from meshwright_solver.evaluation.step_time.closed_form import Lengths
 from meshwright_solver.pipeline.configurations import Configuration
 from meshwright_solver.pipeline.draft import within
 from meshwright_solver.pipeline.parallel_map import fanned
@@ -55,6 +56,9 @@ class StageWishes:
         return StageWishes(shares, order.in_flight, none, none)
 
 
+# whether planned stages are worth more plans, from their passes by stage
+Worth = Callable[[Mapping[int, Lengths]], bool]
+_SLOWER = "with the stages that were planned it takes longer than the best plan"
 _OVER = "the time was over before all stages had plans"
 
 # number of the stage, share of the memory, microbatches in flight, bytes for transient memory
@@ -138,6 +142,12 @@ def plan_with_policy(task: StageTask, deadline: Deadline) -> StageAnswer:
     return StageAnswer(answer, stage_cost(problem, answer.plan.stages[0], split=task.split))
 
 
+def any_worth(planned: Mapping[int, Lengths]) -> bool:
+    """Plan all stages, however long they take."""
+    del planned
+    return True
+
+
 def _answer_of(task: StageTask, policy: RecomputePolicy | None, deadline: Deadline) -> Answer:
     request, place = within(task.request, deadline, task.share), task.place
     if policy is None:
@@ -192,6 +202,18 @@ class StagePlans:
         return [use.total - use.capacity for use in self.priced.of_ranks]
 
 
+def _lengths(
+    first: Sequence[int], wanted: Mapping[int, Wish], known: Mapping[Wish, StageAnswer]
+) -> dict[int, Lengths]:
+    """The passes of all stages whose plan is known."""
+    costs = {number: known[wish].cost for number, wish in wanted.items() if wish in known}
+    return {
+        stage: cost.lengths
+        for stage, number in enumerate(first)
+        if (cost := costs.get(number)) is not None
+    }
+
+
 def _plan(stage_answer: StageAnswer) -> Plan:
     assert stage_answer.answer.plan is not None
     return stage_answer.answer.plan
@@ -205,6 +227,7 @@ def plan_stages_that_fit(
     deadline: Deadline,
     tolerance: float,
     executor: Executor | None = None,
+    worth: Worth = any_worth,
 ) -> StagePlans | Infeasible:
     """`plan_stages`, repeated with smaller shares while the peak of a rank exceeds its memory.
 
@@ -216,7 +239,16 @@ def plan_stages_that_fit(
     batch = step_batch(request.graph, request.setup)
     for _ in range(_ROUNDS):
         plans = plan_stages(
-            request, configuration, staged, wishes, deadline, tolerance, plan_stage, executor, known
+            request,
+            configuration,
+            staged,
+            wishes,
+            deadline,
+            tolerance,
+            plan_stage,
+            executor,
+            known,
+            worth,
         )
         if isinstance(plans, Infeasible):
             return plans if closest is None else _shortfall(closest, batch)
@@ -271,12 +303,13 @@ def plan_stages(
     planned: StagePlanner = plan_stage,
     executor: Executor | None = None,
     known: dict[Wish, StageAnswer] | None = None,
+    worth: Worth = any_worth,
 ) -> StagePlans | Infeasible:
     """The plans of all stages within their wishes, or the reason for none.
 
     tolerance: of each stage search. planned: the stage search, a function at module level. known:
-    cache of answers, extended in place. Equal stages of one kind have one plan: with the most
-    microbatches in flight and the least memory of them.
+    cache of answers, extended in place. worth: asked after each plan but the last. Equal stages of
+    one kind have one plan: with the most microbatches in flight and the least memory of them.
     """
     kinds = list(zip(staged.alike(request), wishes.kinds, strict=True))
     first = [kinds.index(kind) for kind in kinds]
@@ -301,6 +334,8 @@ def plan_stages(
         known[wish] = stage_answer
         if stage_answer.answer.plan is None:
             break
+        if wish is not new[-1] and not worth(_lengths(first, wanted, known)):
+            return Infeasible(constraint="time", detail=_SLOWER)
     for number, wish in wanted.items():
         if wish not in known:
             return Infeasible(constraint="time", detail=_OVER)

@@ -39,12 +39,14 @@ class MeshSearch:
         spaces: MeshSpaces,
         progress: SearchProgress,
         *,
+        is_short: bool = False,
         tolerance: float = TOLERANCE,
         max_labels: int = MOST_LABELS,
         floors: Floors | None = None,
         offer: Offer = lambda _: None,
     ) -> None:
-        """tolerance: the gap at which the search of a mesh ends. max_labels: see SearchBudget.
+        """is_short: whether the portfolio's fallback comes first. tolerance: the gap at which the
+        search of a mesh ends. max_labels: see SearchBudget.
 
         floors: known from searches of the same problem with other memory; this search adds its own.
         offer: called whenever the search has a better plan.
@@ -53,6 +55,7 @@ class MeshSearch:
         self.progress = progress
         self._portfolio = portfolio_of(spaces.request.solver)
         self._deadline = spaces.deadline
+        self._is_short = is_short
         self._tolerance = tolerance
         self._max_labels = max_labels
         self._floors: Floors = {} if floors is None else floors
@@ -65,8 +68,7 @@ class MeshSearch:
         ]
         outcomes: list[MeshOutcome] = []
         fallbacks: list[MeshOutcome] = []
-        has_time_limit = self.spaces.request.budget.seconds is not None
-        if self._portfolio.fallback is not None and has_time_limit:
+        if self._portfolio.fallback is not None and self._is_short:
             fallbacks += self._fallback(self._deadline)
         steps = 2 * len(variants)
         bounded: list[MeshCandidate] = []

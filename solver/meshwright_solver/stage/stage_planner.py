@@ -25,6 +25,7 @@ from meshwright_solver.stage.recompute.candidates import PolicyTrials
 from meshwright_solver.stage.search_progress import Report
 from meshwright_solver.stage.stage_position import ALONE, StagePosition
 from meshwright_solver.stage.stage_search import StageSearch
+from meshwright_solver.stage.trial_order import ALL, TrialOrder
 
 
 def plan_stage(
@@ -52,12 +53,9 @@ def search_stage(
     write: Write = plan_of,
     foldings: Foldings | None = None,
     keep: Keep = unwanted,
-    coarse: PolicyTrials | None = None,
+    order: TrialOrder = ALL,
 ) -> tuple[Answer, PolicyTrials | None]:
-    """`plan_stage`, with the trials on the coarsest meshes; None if there were none.
-
-    coarse: the trials of a search of the same request on coarser meshes.
-    """
+    """`plan_stage`, with the trials on the coarsest meshes; None if there were none."""
     report = report or (lambda _: None)
     report(Progress(phase="reading", done=0, total=1))
     deadline = Deadline.after(request.budget.seconds, stop)
@@ -70,9 +68,9 @@ def search_stage(
     if foldings is None or foldings.graph is not request.graph:
         foldings = Foldings(request.graph)
     search = StageSearch(
-        request, position, foldings, deadline, report=report, write=write, keep=keep
+        request, position, foldings, deadline, report=report, write=write, keep=keep, order=order
     )
-    return search.answer(coarse)
+    return search.answer()
 
 
 def price_stage(

@@ -38,13 +38,15 @@ from meshwright_solver.stage.recompute.tradeoff import descend, ladder
 from meshwright_solver.stage.request_check import check
 from meshwright_solver.stage.search_progress import Report, SearchProgress
 from meshwright_solver.stage.stage_position import ALONE, StagePosition
+from meshwright_solver.stage.trial_order import ALL, TrialOrder
 
 # chosen: the share of the step that waits for parameters and gradients, from which other shares of
 # traffic are counted; on the finest meshes such a search takes several times as long
 COARSE_WORTH = 0.01
 FINE_WORTH = 0.03
 LED_TOLERANCE = 0.01  # chosen: the gap at which such a search ends, as the step judges its plan
-LEAST_GAIN = 0.005  # chosen: as `simplicity`: what gains less is not searched for
+FAR_BEHIND = 1.3  # chosen: other policies and microbatches seldom gain so much
+SHORT_S = 10.0  # chosen: a budget with which a search begins with the fastest engine
 COARSE_AXES = 2  # chosen: one axis a level of most clusters; a third takes five times as long
 
 
@@ -61,9 +63,11 @@ class StageSearch:
         report: Report,
         write: Write,
         keep: Keep,
+        order: TrialOrder = ALL,
     ) -> None:
         """foldings: of the request's graph. write: builds the plan document. keep: receives the
         best answer so far."""
+        self._order = order
         self._request = request
         self._position = position
         self._deadline = deadline
@@ -73,21 +77,20 @@ class StageSearch:
         self._best = Best(keep)
         self._history = History()
         self._answers: dict[Hashable, Answer] = {}
-        self._fastest_ns = inf
+        self._fastest_ns = order.beaten_ns
 
-    def answer(self, coarse: PolicyTrials | None = None) -> tuple[Answer, PolicyTrials]:
+    def answer(self) -> tuple[Answer, PolicyTrials]:
         """The fastest plan of all that are tried, or why there is none, and the first trials.
 
         A whole graph is tried on coarse meshes first, where a search takes a fraction of the time;
-        what is about as fast as the best there is searched on all meshes. coarse: those trials, if
-        they are known.
+        what is about as fast as the best there is searched on all meshes.
         """
         axes = self._request.budget.max_axes
         has_coarse = axes > COARSE_AXES and self._candidates(COARSE_AXES) != self._candidates(axes)
         if not self._is_whole or not has_coarse or self._request.recompute.policy == "ops":
             trials = self._trials(axes)
             return trials.best(), trials
-        coarse = coarse or self._trials(COARSE_AXES)
+        coarse = self._order.coarse or self._trials(COARSE_AXES)
         if coarse.best().plan is None:
             trials = self._trials(axes)
             return trials.best(), trials
@@ -98,6 +101,13 @@ class StageSearch:
                 fine.add(policy, count, self._planned(policy, count, axes, worth))
                 worth = inf  # of the fastest alone
         return coarse.refined(fine), coarse
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether the search must have a plan at once, and has none."""
+        seconds, order = self._request.budget.seconds, self._order
+        is_first = order.coarse is None and order.begun is None
+        return self._is_whole and is_first and seconds is not None and seconds < SHORT_S
 
     @property
     def _is_whole(self) -> bool:
@@ -123,21 +133,33 @@ class StageSearch:
                 break  # the graph cannot be run at so small a batch
             if answer is not None:
                 is_open[first] = tries.add(first, count, answer)
+            if self._is_enough(tries):
+                break
             if policy == "auto" and (answer is None or self._is_short_of_memory(answer)):
                 for other in POLICIES:
-                    if is_open[other] and tries.may_gain(other):
+                    if is_open[other] and tries.may_gain(other, self._fastest_ns):
                         is_open[other] = tries.add(other, count, self._planned(other, count, axes))
+                        if self._is_enough(tries):
+                            break
             if policy == "ops" and answer is not None and self._is_short_of_memory(answer):
                 self._add_op_by_op(count, answer, tries)
                 is_open[first] = is_open[first] and tries.best().plan is None
-            if not is_open[first] or self._deadline.is_over():
+            if not is_open[first] or self._deadline.is_over() or self._is_enough(tries):
                 break
         return tries
+
+    def _is_enough(self, tries: PolicyTrials) -> bool:
+        """Whether no further plan is asked for, or worth a trial beside the known plan."""
+        return tries.has_plan and (
+            self._order.first_only or tries.step_ns > FAR_BEHIND * self._order.beaten_ns
+        )
 
     def _planned(
         self, policy: RecomputePolicy, count: int, axes: int, worth: float | None = None
     ) -> Answer:
-        return self._plan(self._variants.recompute(policy, count), count, axes, worth)
+        begun = self._order.begun
+        known = None if begun is None or worth is not None else begun.answer_of(policy, count)
+        return self._plan(self._variants.recompute(policy, count), count, axes, worth, known)
 
     def priced(self, policy: RecomputePolicy, most: int) -> list[FoldedPlan]:
         """Plans along the price of memory, as `price_stage` describes them."""
@@ -176,16 +198,21 @@ class StageSearch:
         descend(rungs, step_ns, lambda: not self._deadline.is_over())
 
     def _plan(
-        self, recompute: RecomputedOps, count: int, axes: int, worth: float | None = None
+        self,
+        recompute: RecomputedOps,
+        count: int,
+        axes: int,
+        worth: float | None = None,
+        known: Answer | None = None,
     ) -> Answer:
         """The answer with these ops recomputed; computed once for policies that agree on them.
 
         worth: what a plan has to wait for a search with other shares; that of coarse meshes by
-        default.
+        default. known: the answer with the calibration's shares.
         """
         terms = count, recompute.again, frozenset(recompute.segment_of.items()), axes
         if terms not in self._answers:
-            first = self._plan_within_memory(recompute, count, axes, None)
+            first = known or self._plan_within_memory(recompute, count, axes, None)
             if worth is None:
                 worth = COARSE_WORTH if axes <= COARSE_AXES else inf
             answer = self._faster(first, recompute, count, axes, worth)
@@ -202,12 +229,14 @@ class StageSearch:
         """The answer, or a faster one that counts other shares of traffic."""
         if not self._is_whole or worth == inf or self._deadline.is_over():
             return first
+        if self._order.first_only:
+            return first
         self._best.add(first)
         return faster_answer(
             first,
             lambda shares: self._plan_within_memory(recompute, count, axes, shares),
             worth,
-            (1 - LEAST_GAIN) * self._fastest_ns,
+            self._fastest_ns,
         )
 
     def _plan_within_memory(
@@ -261,6 +290,7 @@ class StageSearch:
         search = MeshSearch(
             spaces,
             progress,
+            is_short=self._is_short,
             tolerance=self._position.tolerance if by_objective else LED_TOLERANCE,
             max_labels=self._position.max_labels,
             floors=floors,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshwright.schema import Budget, Pipeline, Recompute, Request, Setup, Topology
+from meshwright_solver.pipeline.drafts import LEAST_GAIN
 from tests.solver.layered import layered
 from tests.solver.requests import offered, planned, toy_request
 from tests.solver.small_graphs import topology
@@ -60,7 +61,8 @@ def test_no_considered_configuration_seems_faster_than_the_plan(devices: Topolog
         if entry.why.endswith(" times")
     ]
     assert ratios
-    assert min(ratios) >= 1
+    # what gains less than half a per cent is not searched for
+    assert min(ratios) >= 1 - LEAST_GAIN
 
 
 def test_a_search_without_time_has_the_plan_without_a_pipeline_if_it_fits() -> None:

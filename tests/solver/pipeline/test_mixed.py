@@ -22,6 +22,7 @@ from meshwright.schema import (
     Topology,
     TopologyError,
 )
+from meshwright.schema.pipeline import NO_PIPELINE
 from meshwright_solver.common.deadline import Deadline
 from meshwright_solver.pipeline.configurations import Configuration, configurations
 from meshwright_solver.pipeline.pipeline_cost import priced
@@ -102,7 +103,7 @@ def test_the_answer_is_near_the_best_of_all_cuts_and_placements() -> None:
         if (other := _planned_with(request, own, anatomy, cuts)) is not None
     ]
     alone = [
-        planned(request.model_copy(update={"topology": group, "pipeline": Pipeline()}))
+        planned(request.model_copy(update={"topology": group, "pipeline": NO_PIPELINE}))
         for group in request.topology.groups
     ]
     best = min([*every, *(plan.cost.step_ns for plan in alone)])
@@ -261,7 +262,9 @@ def test_what_cannot_be_is_said() -> None:
     stated = asked(graph, ranks=2).model_copy(update={"degrees": Degrees(tp=1)})
     with pytest.raises(InvalidInput, match="degrees are stated for devices of one kind"):
         check(stated)
-    kept = asked(graph).model_copy(update={"constraints": Constraints(offload="optimizer")})
+    kept = asked(graph, ranks=2).model_copy(
+        update={"constraints": Constraints(offload="optimizer")}
+    )
     with pytest.raises(InvalidInput, match="offload to hosts is not planned"):
         check(kept)
     with pytest.raises(TopologyError, match="mixed has 2 kinds of devices"):

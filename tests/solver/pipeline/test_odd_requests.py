@@ -137,7 +137,9 @@ def _frozen(tensor: Tensor, trained: str | None) -> Tensor:
 
 def test_a_search_that_is_stopped_begins_little_more() -> None:
     """The plan without a pipeline is there first; of the rest, as much as was begun."""
-    request = asked(layered(6, batch=64), ranks=None)
+    slow = topology(4, 2, flops_per_s=1e11, bytes_per_s=1e9)
+    graph = layered(6, batch=64, width=512)
+    request = asked(graph, ranks=None).model_copy(update={"topology": slow})
     told: list[str] = []
 
     def phases(limit: float) -> int:

@@ -229,7 +229,7 @@ def test_contradictions_are_refused_where_they_are_said() -> None:
     with pytest.raises(RequestError, match="3 stages need 2 cuts, got 1"):
         Pipeline(ranks=3, cuts=("a",))
     with pytest.raises(RequestError, match="a pipeline of one rank has no schedule"):
-        Pipeline(schedule="1f1b")
+        Pipeline(ranks=1, schedule="1f1b")
     inference = asked(layered()).model_copy(update={"setup": Setup(phase="inference")})
     with pytest.raises(InvalidInput, match="for training only"):
         planned(inference)

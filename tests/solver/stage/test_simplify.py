@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.schema import Budget as Limits
-from meshwright.schema import Graph, Request, Setup
+from meshwright.schema import Graph, Setup
 from meshwright_costmodel.calibrations import default_calibration
 from meshwright_costmodel.presets import preset
 from meshwright_solver.constraints.meshes import meshes
@@ -21,6 +21,7 @@ from meshwright_solver.search.core.outcome import SearchBudget
 from meshwright_solver.search.elimination.dynamic_programming import dynamic_programming
 from meshwright_solver.stage.simplify import Count, Simpler, _Counter, simpler
 from meshwright_solver.strategies.mesh_models import Models
+from tests.one_stage import one_stage_request
 from tests.solver.stage.heuristics.test_recursive_programming import stored
 
 
@@ -94,7 +95,7 @@ def test_priced_cost_is_cost_and_count_times_price() -> None:
 
 
 def test_a_plan_says_what_simplicity_cost_and_none_where_it_is_not_wanted() -> None:
-    request = Request(graph=stored("llama3-8b"), topology=preset("h100-8x8"))
+    request = one_stage_request(graph=stored("llama3-8b"), topology=preset("h100-8x8"))
     fussy = plan(request.model_copy(update={"budget": Limits(simplicity=0)})).plan
     simple = plan(request).plan
     assert fussy is not None

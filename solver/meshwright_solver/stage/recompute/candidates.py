@@ -77,8 +77,8 @@ class PolicyTrials:
         waited_ns = sum(plan.cost.exposed_ns.values())
         return plan.cost.step_ns < before_ns and waited_ns > WAITING * plan.cost.step_ns
 
-    def may_gain(self, policy: RecomputePolicy) -> bool:
-        """Whether a policy may have a faster plan than those tried: `full` repeats most ops."""
+    def may_gain(self, policy: RecomputePolicy, beaten_ns: float) -> bool:
+        """Whether a policy may have a faster plan than `beaten_ns`: `full` repeats most ops."""
         plain = [
             trial.answer.plan.cost.compute_ns
             for trial in self.tries
@@ -86,7 +86,23 @@ class PolicyTrials:
         ]
         if policy != "full" or not plain:
             return True
-        return (1 + AGAIN) * min(plain) < min(trial.step_ns for trial in self.tries)
+        return (1 + AGAIN) * min(plain) < beaten_ns
+
+    def answer_of(self, policy: RecomputePolicy, microbatches: int) -> Answer | None:
+        """The answer of a configuration; None if it was not tried."""
+        for trial in self.tries:
+            if (trial.policy, trial.microbatches) == (policy, microbatches):
+                return trial.answer
+        return None
+
+    @property
+    def has_plan(self) -> bool:
+        return bool(self._planned)
+
+    @property
+    def step_ns(self) -> float:
+        """Of the fastest plan; inf without one."""
+        return min((trial.step_ns for trial in self.tries), default=inf)
 
     def promising(self) -> list[tuple[RecomputePolicy, int]]:
         """The configurations about as fast as the best, the fastest first. There is a plan."""

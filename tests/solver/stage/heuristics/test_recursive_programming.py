@@ -19,6 +19,7 @@ from meshwright_solver.problem.values import find_values
 from meshwright_solver.stage.heuristics.local_models import LocalModels, Outer
 from meshwright_solver.stage.heuristics.recursive_programming import recursive_programming
 from meshwright_solver.strategies.mesh_models import Models
+from tests.one_stage import one_stage_request
 from tests.solver.requests import mlp_request
 from tests.solver.small_graphs import topology
 
@@ -84,7 +85,7 @@ def test_folded_layers_that_stand_for_each_other_are_alike() -> None:
 )
 def test_plans_are_near_the_optimum(name: str, cluster: str, most: float) -> None:
     def cost(solver: str) -> float:
-        request = Request(
+        request = one_stage_request(
             graph=stored(name),
             topology=preset(cluster),
             solver=solver,  # type: ignore[arg-type]
@@ -124,7 +125,7 @@ def _with_memory(request: Request, memory_bytes: int):
 
 def test_pins_are_kept_on_every_axis() -> None:
     pin = Pin(op="model.layers.*.mlp.down_proj", strategy={"k": ("gpu",), "b0": ("node",)})
-    request = Request(
+    request = one_stage_request(
         graph=stored("llama3-8b"),
         topology=preset("h100-8x8"),
         pins=(pin,),
