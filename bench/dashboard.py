@@ -20,6 +20,7 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 from bench.ending import measured
 from bench.load import serving
+from bench.one_stage import ONE_STAGE
 from bench.series_parallel import series_parallel
 from bench.stored_plans import gpt3, store_plan
 from bench.timing import REPEATS, median_seconds, reference_loop, say
@@ -123,7 +124,7 @@ def _browser() -> Iterator[Browser]:
 
 
 def _large(ops: int) -> Request:
-    return Request(graph=series_parallel(ops), topology=preset("h100-8x8"))
+    return Request(graph=series_parallel(ops), **ONE_STAGE, topology=preset("h100-8x8"))
 
 
 if __name__ == "__main__":

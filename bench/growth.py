@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from bench.mindspore_models import gpt
+from bench.one_stage import ONE_STAGE
 from bench.timing import say
 from meshwright.schema import Graph, Plan, Progress, Request
 from meshwright_costmodel.presets import preset
@@ -51,7 +52,7 @@ class Clock:
 def request(text: str) -> dict[str, float]:
     """CPU seconds of every stage of one request."""
     clock = Clock()
-    own = Request(graph=Graph.from_json(text), topology=preset(CLUSTER))
+    own = Request(graph=Graph.from_json(text), **ONE_STAGE, topology=preset(CLUSTER))
     clock.end("reading")
 
     def write(*said: Any) -> Plan:

@@ -13,6 +13,7 @@ import argparse
 import resource
 import time
 
+from bench.one_stage import ONE_STAGE
 from bench.series_parallel import series_parallel
 from bench.timing import in_own_processes, say
 from meshwright.schema import Graph, Request
@@ -25,7 +26,7 @@ WARM = 300  # ops: more than elimination is asked to do at once, so that message
 
 
 def request(text: str) -> Request:
-    return Request(graph=Graph.from_json(text), topology=preset(CLUSTER))
+    return Request(graph=Graph.from_json(text), **ONE_STAGE, topology=preset(CLUSTER))
 
 
 def row(ops: int) -> None:

@@ -29,13 +29,15 @@ from meshwright.schema import (
     Request,
     Setup,
 )
+from meshwright.schema.pipeline import NO_PIPELINE
+from meshwright.schema.recompute import NO_RECOMPUTE
 from meshwright_costmodel.presets import preset
 from meshwright_solver.planning.planner import plan
 
 GRAPHS = Path(__file__).parents[1] / "examples" / "graphs"
 GIB = 2**30
-ONE_RANK = Pipeline()
-NOTHING = Recompute()
+ONE_RANK = NO_PIPELINE
+NOTHING = NO_RECOMPUTE
 FULL = Recompute(policy="full")
 
 

@@ -7,6 +7,7 @@ import resource
 from functools import cache, partial
 from pathlib import Path
 
+from bench.one_stage import ONE_STAGE
 from bench.timing import median_seconds, reference_loop, say
 from meshwright.schema import Graph, Request, Setup
 from meshwright.schema.transfer import Transfer
@@ -29,7 +30,7 @@ CASES = (
 def documents(name: str, cluster: str) -> PlanDocuments:
     """A plan and what it is about; the plan's id is computed here."""
     graph = Graph.from_json(gzip.decompress((GRAPHS / f"{name}.json.gz").read_bytes()))
-    answer = plan(Request(graph=graph, topology=preset(cluster)))
+    answer = plan(Request(graph=graph, **ONE_STAGE, topology=preset(cluster)))
     assert answer.plan is not None
     assert answer.plan.id
     return PlanDocuments(answer.plan, graph, preset(cluster), Setup())

@@ -13,12 +13,15 @@ from dataclasses import dataclass
 from examples.catalogue import EXAMPLES
 from meshwright.common.units import show_bytes, show_ns, show_share
 from meshwright.schema import Plan, Request, Setup
+from meshwright.schema.pipeline import NO_PIPELINE
+from meshwright.schema.recompute import NO_RECOMPUTE
 from meshwright_costmodel.calibrations import default_calibration
 from meshwright_costmodel.presets import preset
 from meshwright_solver.planning.planner import plan
 from meshwright_solver.problem.problem import build_problem
 
 ARITHMETIC = ("matmul", "convolution", "attention")
+ONE_STAGE = "--pipeline none --recompute none"
 ROUNDING = 1e-12  # cost and bound are sums of the same numbers in another order
 
 
@@ -38,7 +41,7 @@ class Case:
         options = {"batch": self.batch, "seq": self.seq, "microbatches": self.microbatches}
         given = "".join(f" --{name} {value}" for name, value in options.items() if value)
         graph = f"examples/graphs/{self.name}.json.gz"
-        return f"meshwright plan {graph} --topology {self.topology}{given}"
+        return f"meshwright plan {graph} --topology {self.topology}{given} {ONE_STAGE}"
 
     @property
     def request(self) -> Request:
@@ -49,7 +52,13 @@ class Case:
             microbatches=self.microbatches,
             symbols={} if self.seq is None else {"seq": self.seq},
         )
-        return Request(graph=example.load(), topology=preset(self.topology), setup=setup)
+        return Request(
+            graph=example.load(),
+            topology=preset(self.topology),
+            setup=setup,
+            pipeline=NO_PIPELINE,
+            recompute=NO_RECOMPUTE,
+        )
 
 
 CASES = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from meshwright.launch_options import uniform_of
 from meshwright.schema import Pipeline, Request
+from meshwright.schema.pipeline import NO_PIPELINE
 
 
 def keeping_its_way(request: Request) -> Request:
@@ -14,7 +15,7 @@ def keeping_its_way(request: Request) -> Request:
     plan = before.plan
     uniform = uniform_of(plan, request.graph, before.setup)
     degrees = (plan.wishes.degrees or uniform.degrees).model_copy(update={"dp": None})
-    pipeline = Pipeline()
+    pipeline = NO_PIPELINE
     if plan.schedule is not None:
         pipeline = Pipeline(
             ranks=plan.schedule.ranks,

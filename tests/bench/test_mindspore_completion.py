@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from bench.mindspore_completion import Placement, complete, fixed
-from meshwright.schema import Budget, Pin, Request
+from meshwright.schema import Budget, Pin
 from meshwright_costmodel.presets import preset
 from meshwright_solver.planning.planner import plan
 from tests.bench.mindspore_cases import DATA_PARALLEL, HALVES, case_of
+from tests.one_stage import one_stage_request
 
 
 def test_the_judge_says_of_fixed_cuts_what_it_says_of_pins() -> None:
@@ -23,7 +24,9 @@ def test_the_judge_says_of_fixed_cuts_what_it_says_of_pins() -> None:
         if op.kind != "cast"
     )
     cheapest = Budget(simplicity=0.0)
-    answer = plan(Request(graph=given.graph, topology=given.topology, pins=pins, budget=cheapest))
+    answer = plan(
+        one_stage_request(graph=given.graph, topology=given.topology, pins=pins, budget=cheapest)
+    )
     assert found is not None
     assert answer.plan is not None
     assert answer.plan.cost.objective_ns == pytest.approx(found.objective_ns, rel=1e-12)

@@ -18,7 +18,8 @@ from meshwright.capture import JaxRecipe, capture_jax, interpret
 from meshwright.cli import cli
 from meshwright.cli.pins import parse_pin
 from meshwright.plugins.planner import find_planner, preset
-from meshwright.schema import Graph, GraphError, Request
+from meshwright.schema import Graph, GraphError
+from tests.one_stage import one_stage_request
 
 S = jax.ShapeDtypeStruct
 BATCH, SEQ = 2, 6
@@ -171,7 +172,7 @@ def test_annotations_of_shardings_are_pins_that_a_plan_keeps():
     said = [note.removeprefix("pin ") for note in graph.notes if note.startswith("pin ")]
     assert said == ["wide.linear:(_,(1,4,),)->((2,4,),)"]
     pins = [parse_pin(text) for text in said]
-    answer = find_planner()(Request(graph=graph, topology=preset("h100-1x8"), pins=pins))
+    answer = find_planner()(one_stage_request(graph=graph, topology=preset("h100-1x8"), pins=pins))
     assert answer.plan is not None
     stage = answer.plan.stages[0]
     mesh = {axis.name: axis.size for axis in stage.mesh.axes}

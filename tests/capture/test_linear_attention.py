@@ -11,9 +11,9 @@ import torch
 
 from meshwright.capture import capture_hf, interpret
 from meshwright.plugins.planner import certificate_of, find_planner, find_verifier, preset
-from meshwright.schema import Request
 from tests.capture.small_transformers import small_model
 from tests.capture.training import assert_trains_the_same
+from tests.one_stage import one_stage_request
 
 TEXT: Mapping[str, Any] = {
     "vocab_size": 97, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0, "hidden_size": 32,
@@ -65,7 +65,7 @@ def test_a_model_trains_the_same_as_its_graph_and_its_plan_is_verified(model_typ
     )[graph.loss]
     assert_trains_the_same(parameters, loss, made)
 
-    request = Request(graph=graph, topology=preset("h100-1x8"))
+    request = one_stage_request(graph=graph, topology=preset("h100-1x8"))
     answer = find_planner()(request)
     assert answer.plan is not None
     assert certificate_of(find_verifier(), answer.plan, request).outcome == "verified"

@@ -11,7 +11,8 @@ from torch import nn
 
 from meshwright.capture import capture_module, interpret
 from meshwright.plugins.planner import certificate_of, find_planner, find_verifier, preset
-from meshwright.schema import Graph, GraphError, Request
+from meshwright.schema import Graph, GraphError
+from tests.one_stage import one_stage_request
 
 T = torch.Tensor
 WIDTH, HIDDEN = 6, 8
@@ -112,7 +113,7 @@ def test_a_plan_on_eight_devices_shards_the_batch_and_is_verified() -> None:
         Tagger(nn.LSTM(WIDTH, HIDDEN, 2, bidirectional=True), 2 * HIDDEN),
         {"batch": 4096, "seq": 64},
     )
-    request = Request(graph=graph, topology=preset("h100-1x8"))
+    request = one_stage_request(graph=graph, topology=preset("h100-1x8"))
     answer = find_planner()(request)
     assert answer.plan is not None
     for op in answer.plan.stages[0].ops:

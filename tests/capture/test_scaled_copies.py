@@ -6,7 +6,7 @@ from torch import nn
 
 from meshwright.capture import capture_module
 from meshwright.plugins import certificate_of, find_planner, find_verifier, preset
-from meshwright.schema import Request
+from tests.one_stage import one_stage_request
 
 WIDTH, SIDE = 96, 56
 
@@ -81,7 +81,7 @@ def test_a_plan_is_verified_with(name):
         }
 
     graph = capture_module(Head(LAYERS[name]()), inputs, symbols={"batch": 64}, name="head")
-    request = Request(graph=graph, topology=preset("h100-1x2"))
+    request = one_stage_request(graph=graph, topology=preset("h100-1x2"))
     answer = find_planner()(request)
     assert answer.plan is not None
     certificate = certificate_of(find_verifier(), answer.plan, request)

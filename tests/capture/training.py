@@ -8,7 +8,8 @@ import torch
 
 from meshwright.capture import capture_module, interpret
 from meshwright.plugins import certificate_of, find_planner, find_verifier, preset
-from meshwright.schema import Degrees, Graph, Pipeline, Request
+from meshwright.schema import Degrees, Graph, Pipeline
+from tests.one_stage import one_stage_request
 
 BATCH, SEQ = 3, 12
 DEVICES = 2
@@ -61,7 +62,7 @@ def assert_trains_the_same(
 
 def check_data_parallel(graph: Graph) -> None:
     """Devices share all work on the batch, and the executed plan equals the unsharded run."""
-    request = Request(
+    request = one_stage_request(
         graph=graph,
         topology=preset(f"h100-1x{DEVICES}"),
         degrees=Degrees(dp=DEVICES),

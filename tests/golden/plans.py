@@ -15,6 +15,7 @@ from examples.catalogue import EXAMPLES
 from meshwright.schema import Degrees, Pipeline, Plan, Recompute, Request, Setup
 from meshwright_costmodel.presets import preset
 from meshwright_solver.planning.planner import plan
+from tests.one_stage import one_stage_request
 
 FILE = Path(__file__).resolve().parents[1] / "data" / "golden" / "plans.json"
 
@@ -22,7 +23,7 @@ FILE = Path(__file__).resolve().parents[1] / "data" / "golden" / "plans.json"
 def _request(name: str, topology: str, batch: int, **more: Any) -> Request:
     (example,) = [own for own in EXAMPLES if own.name == name]
     setup = Setup(global_batch=batch, microbatches=more.pop("microbatches", None))
-    return Request(graph=example.load(), topology=preset(topology), setup=setup, **more)
+    return one_stage_request(graph=example.load(), topology=preset(topology), setup=setup, **more)
 
 
 CASES: dict[str, Request] = {

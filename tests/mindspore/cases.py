@@ -19,12 +19,12 @@ from meshwright.schema import (
     Pin,
     Pipeline,
     Plan,
-    Request,
     Setup,
 )
 from meshwright_costmodel.calibrations import datasheet_calibration
 from meshwright_costmodel.presets import preset
 from meshwright_solver.planning.planner import plan as find_plan
+from tests.one_stage import one_stage_request
 
 DATA = Path(__file__).parents[1] / "data" / "mindspore"
 # gradients in float16, as MindSpore has them of parameters in float16
@@ -82,7 +82,7 @@ def graph_of(model: str) -> Graph:
 @cache
 def planned(name: str) -> Plan:
     case = CASES[name]
-    request = Request(
+    request = one_stage_request(
         graph=graph_of(case.model),
         topology=preset("910b-1x8"),
         setup=SETUP,

@@ -8,9 +8,10 @@ import math
 import pytest
 
 from bench.planning import planned
-from meshwright.schema import Graph, Pin, Request, Setup
+from meshwright.schema import Graph, Pin, Setup
 from meshwright.schema.canonical import canonical_json
 from meshwright.schema.json_writer import written, written_canonically
+from tests.one_stage import one_stage_request
 from tests.solver.small_graphs import topology
 
 
@@ -44,7 +45,7 @@ def graph(**attrs) -> Graph:
         Setup(),
         Setup(dataset="data_parallel", global_batch=64, symbols={"seq": 8}),
         topology(2, 4),
-        Request(
+        one_stage_request(
             graph=graph(),
             topology=topology(2),
             pins=(Pin(op="*", data_parallel=True), Pin(op="o", strategy={"b": ("a0",)})),

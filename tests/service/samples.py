@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+from tests.one_stage import ONE_STAGE_BODY
+
 GRAPH: dict[str, Any] = {
     "name": "two layers",
     "symbols": {"batch": 8, "seq": 16},
@@ -56,7 +58,7 @@ TOPOLOGY: dict[str, Any] = {
     ],
 }
 
-REQUEST: dict[str, Any] = {"graph": GRAPH, "topology": TOPOLOGY}
+REQUEST: dict[str, Any] = {"graph": GRAPH, "topology": TOPOLOGY, **ONE_STAGE_BODY}
 
 
 def graph(**changes: Any) -> dict[str, Any]:

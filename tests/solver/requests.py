@@ -9,6 +9,7 @@ from meshwright_costmodel.calibrations import default_calibration
 from meshwright_solver.planning.planner import plan
 from meshwright_solver.problem.problem import Problem, build_problem
 from meshwright_solver.stage.best_so_far import Make
+from tests.one_stage import one_stage_request
 from tests.solver.small_graphs import GraphMaker, toy_calibration
 
 ONE_BATCH = Setup(microbatches=1)
@@ -16,7 +17,9 @@ ONE_BATCH = Setup(microbatches=1)
 
 def toy_request(graph: Graph, topology: Topology, **wishes: Any) -> Request:
     """A request for toy devices, which have a calibration of their own."""
-    return Request(graph=graph, topology=topology, **{"calibration": toy_calibration(), **wishes})
+    return one_stage_request(
+        graph=graph, topology=topology, **{"calibration": toy_calibration(), **wishes}
+    )
 
 
 def planned(request: Request) -> Plan:

@@ -23,6 +23,7 @@ from meshwright.plugins.planner import (
     find_verifier,
     planner_modules,
     preset,
+    takes_executor,
 )
 from meshwright.render import render_plan, render_summary
 from meshwright.replan import keeping_its_way
@@ -93,13 +94,14 @@ def ask(
 
 def _searched(request: Request, workers: int) -> Answer:
     """The planner's answer; the first Ctrl-C asks it for the best plan so far."""
+    planner = find_planner()
     with (
         StopSignal(signal.SIGINT) as stop,
         ProgressLine(stop) as line,
-        processes(workers, planner_modules()) as executor,
+        processes(workers if takes_executor(planner) else 1, planner_modules()) as executor,
     ):
         more: dict[str, Any] = {} if executor is None else {"executor": executor}
-        answer = find_planner()(request, line, stop, **more)
+        answer = planner(request, line, stop, **more)
     return answer.model_copy(update={"ended_early": stop.heeded})
 
 

@@ -16,7 +16,6 @@ from meshwright.cli.option_types import (
     GraphFile,
     Microbatches,
     OutputFile,
-    Recompute,
     RecomputeBlocks,
     Schedule,
     SequenceLength,
@@ -29,7 +28,7 @@ from meshwright.cli.option_types import (
     Verify,
 )
 from meshwright.cli.pins import parse_pin
-from meshwright.cli.wishes import copies_of, degrees_of, one_of, recompute_of, setup_of
+from meshwright.cli.wishes import AUTO, NONE, copies_of, degrees_of, one_of, recompute_of, setup_of
 from meshwright.common.files import read_document
 from meshwright.schema import (
     Calibration,
@@ -98,7 +97,13 @@ def estimate(
         list[str] | None,
         typer.Option(help="Strategy of ops, as in `plan`; axes are dp, tp, cp and ep. Repeatable."),
     ] = None,
-    recompute: Recompute = None,
+    recompute: Annotated[
+        str | None,
+        typer.Option(
+            help="Activation recomputation: none (the default), selective, cheap, full, ops (op by "
+            "op), or auto."
+        ),
+    ] = None,
     recompute_blocks: RecomputeBlocks = None,
     sparse_gradients: SparseGradients = None,
     setup: SetupFile = None,
@@ -135,7 +140,7 @@ def estimate(
             sparse_gradients=tuple(sparse_gradients or ()),
         ),
         pipeline=_pipeline(pp, vpp, schedule, tuple(cut or ())),
-        recompute=recompute_of(recompute, recompute_blocks),
+        recompute=recompute_of(recompute or _policy(recompute_blocks), recompute_blocks),
         degrees=degrees,
     )
     ask(
@@ -148,6 +153,11 @@ def estimate(
         output=output,
         calibration=None if calibration is None else read_document(calibration, Calibration),
     )
+
+
+def _policy(blocks: int | None) -> str:
+    """The default policy. blocks: where only their number is stated, the search chooses it."""
+    return NONE if blocks is None else AUTO
 
 
 def _pipeline(ranks: int, virtual: int, schedule: str | None, cuts: tuple[str, ...]) -> Pipeline:

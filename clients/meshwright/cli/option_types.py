@@ -11,6 +11,7 @@ from meshwright.cli.output import writable
 from meshwright.cli.stored import SERVER
 from meshwright.common.process_pool import MAX_PROCESSES
 from meshwright.schema import ScheduleKind
+from meshwright.schema.request_options import BUDGET_S
 
 GraphFile = Annotated[Path, typer.Argument(help="Graph file: .json, .json.gz or .json.zst.")]
 TopologyOption = Annotated[str, typer.Option(help="Preset such as h100-8x8, or a topology file.")]
@@ -79,7 +80,8 @@ Copies = Annotated[
 Recompute = Annotated[
     str | None,
     typer.Option(
-        help="Activation recomputation: none, selective, cheap, full, ops (op by op), or auto."
+        help="Activation recomputation: none, selective, cheap, full, ops (op by op), or auto, the "
+        "default."
     ),
 ]
 RecomputeBlocks = Annotated[
@@ -95,8 +97,12 @@ SparseGradients = Annotated[
 ]
 
 SearchSeconds = Annotated[
-    float | None,
-    typer.Option("--budget", help="Seconds to search at most."),
+    str | None,
+    typer.Option(
+        "--budget",
+        help=f"Seconds to search at most, {BUDGET_S:.0f} by default; none: until nothing can be "
+        "better.",
+    ),
 ]
 Workers = Annotated[
     int | None,
@@ -109,5 +115,5 @@ Workers = Annotated[
 ]
 PipelineRanks = Annotated[
     str | None,
-    typer.Option(help="Pipeline ranks: a number, or auto to search; none by default."),
+    typer.Option(help="Pipeline ranks: a number, none, or auto to search, the default."),
 ]

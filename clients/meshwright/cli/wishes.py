@@ -23,7 +23,7 @@ from meshwright.schema import (
 )
 from meshwright.schema.model import Model
 
-AUTO = "auto"
+AUTO, NONE = "auto", "none"
 M = TypeVar("M", bound=Model)
 T = TypeVar("T")
 
@@ -79,15 +79,25 @@ def _fusion_of(text: str) -> tuple[str, dict[str, object]]:
     return kind, {"mode": mode, "index": tuple(map(int, numbers))}
 
 
-def budget_of(seconds: float | None, axes: int | None, simplicity: float | None) -> Budget:
-    return _read(
+def budget_of(seconds: str | None, axes: int | None, simplicity: float | None) -> Budget:
+    """seconds: a number, or `none` for no limit."""
+    limit: float | None = None
+    if seconds is not None and seconds != NONE:
+        try:
+            limit = float(seconds)
+        except ValueError:
+            raise RequestError(
+                f"--budget: {seconds[:80]!r} is neither a number of seconds nor {NONE}"
+            ) from None
+    budget = _read(
         Budget,
         {
-            "seconds": ("--budget", seconds),
+            "seconds": ("--budget", limit),
             "max_axes": ("--axes", axes),
             "simplicity": ("--simplicity", simplicity),
         },
     )
+    return budget.like(seconds=None) if seconds == NONE else budget
 
 
 def constraints_of(
@@ -149,14 +159,13 @@ def degrees_of(*, zero: int, sequence_parallel: bool, **ways: int | None) -> Deg
 def pipeline_of(
     ranks: str | None, schedule: str | None, stages_per_rank: int | None, cuts: Sequence[str]
 ) -> Pipeline:
-    """ranks: a number or `auto`; where only other options are given, their number is open."""
-    if ranks is None and (schedule is not None or stages_per_rank is not None or cuts):
-        ranks = AUTO
-    if ranks is None:
-        return Pipeline()
-    if ranks != AUTO and not (ranks.isdecimal() and int(ranks) > 0):
-        raise RequestError(f"--pipeline: {ranks[:80]!r} is neither a number of ranks nor {AUTO}")
-    given: dict[str, object] = {"ranks": None if ranks == AUTO else int(ranks), "cuts": tuple(cuts)}
+    """ranks: a number, `none` or `auto`, the default."""
+    number = None if ranks in (None, AUTO) else "1" if ranks == NONE else ranks
+    if number is not None and not (number.isdecimal() and int(number) > 0):
+        raise RequestError(
+            f"--pipeline: {number[:80]!r} is neither a number of ranks nor {NONE} nor {AUTO}"
+        )
+    given: dict[str, object] = {"ranks": number and int(number), "cuts": tuple(cuts)}
     if schedule is not None:
         given["schedule"] = one_of("--schedule", schedule, get_args(ScheduleKind))
     if stages_per_rank is not None:
@@ -165,13 +174,10 @@ def pipeline_of(
 
 
 def recompute_of(policy: str | None, blocks: int | None) -> Recompute:
-    """blocks: where only they are given, what is done again in them is open."""
     said: dict[str, tuple[str, object | None]] = {
         "policy": ("--recompute", policy),
         "blocks": ("--recompute-blocks", blocks),
     }
-    if policy is None and blocks is not None:
-        said["policy"] = ("--recompute", AUTO)
     return _read(Recompute, said)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import (
     connection,
@@ -16,6 +16,10 @@ from multiprocessing import (
     parent_process,
 )
 from multiprocessing.context import BaseContext
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+Result = TypeVar("Result")
 
 MAX_PROCESSES = 256  # chosen: more than a machine has cores
 _USUAL = 8  # chosen: a pipeline search submits about a dozen drafts at a time
@@ -39,11 +43,32 @@ def processes(count: int, modules: Sequence[str] = ()) -> Iterator[Executor | No
     if count <= 1:
         yield None
         return
-    pool = ProcessPoolExecutor(count, mp_context=context(modules), initializer=begin)
+    pool = _LateProcesses(count, modules)
     try:
         yield pool
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+class _LateProcesses(Executor):
+    """Processes that start with the first task: many searches need none."""
+
+    def __init__(self, count: int, modules: Sequence[str]) -> None:
+        self._count = count
+        self._modules = modules
+        self._pool: ProcessPoolExecutor | None = None
+
+    def submit(
+        self, task: Callable[P, Result], /, *args: P.args, **kwargs: P.kwargs
+    ) -> Future[Result]:
+        if self._pool is None:
+            context_ = context(self._modules)
+            self._pool = ProcessPoolExecutor(self._count, mp_context=context_, initializer=begin)
+        return self._pool.submit(task, *args, **kwargs)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        if self._pool is not None:
+            self._pool.shutdown(wait=wait, cancel_futures=cancel_futures)
 
 
 def context(modules: Sequence[str]) -> BaseContext:

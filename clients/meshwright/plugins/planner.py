@@ -47,7 +47,7 @@ class Planner(Protocol):
     or the constraint `time` without a plan.
     executor: runs independent searches; None unless the caller requests several processes.
     keep: called for each better plan, in the calling thread, with a function that builds the
-    answer. It is passed only to planners with this parameter.
+    answer. Both are passed only to planners with these parameters.
     """
 
     def __call__(
@@ -63,6 +63,11 @@ class Planner(Protocol):
 def takes_keep(planner: Callable[..., Answer]) -> bool:
     """Whether a planner provides intermediate plans."""
     return "keep" in signature(planner).parameters
+
+
+def takes_executor(planner: Callable[..., Answer]) -> bool:
+    """Whether a planner searches in several processes."""
+    return "executor" in signature(planner).parameters
 
 
 def find_planner(name: str = "default") -> Planner:

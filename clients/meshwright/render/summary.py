@@ -56,6 +56,7 @@ def render_summary(
         *_padding(plan),
         *_order(plan),
         *_buckets(plan),
+        *_bound(plan),
         _proof(plan, warnings),
         *considered_rows(plan),
         *_history(plan, seconds),
@@ -257,17 +258,16 @@ def _proof(plan: Plan, warnings: Sequence[PlanWarning]) -> tuple[str, str]:
         f"lower bound {show_ns(search.lower_bound_ns)}, gap {show_share(search.gap)}, "
         f"by {search.found_by} over {_meshes_in_words(len(search.meshes))}"
         + (f"; {show_ns(search.faster_ns)} more for a shorter step" if search.faster_ns else "")
-        + _step_bound(plan)
     )
 
 
-def _step_bound(plan: Plan) -> str:
+def _bound(plan: Plan) -> Iterator[tuple[str, str]]:
     """The bound on the step, and how much longer the plan's step is."""
     bound_ns = plan.search.step_bound_ns
-    if not bound_ns:
-        return ""
-    longer = show_share(plan.cost.step_ns / bound_ns - 1)
-    return f"; no step below {show_ns(bound_ns)}, this one is {longer} longer"
+    if bound_ns:
+        above = show_share(max(0.0, plan.cost.step_ns / bound_ns - 1))
+        every = "every configuration that was asked for"
+        yield "bound", f"{every} takes at least {show_ns(bound_ns)}; this plan takes {above} more"
 
 
 def _meshes_in_words(count: int) -> str:

@@ -24,7 +24,10 @@ class Pipeline(Model):
     error: ClassVar[type[InvalidInput]] = RequestError
 
     ranks: Whole | None = Field(
-        default=1, ge=1, description="The number of pipeline ranks. 1: no pipeline."
+        default=None,
+        ge=1,
+        description="The number of pipeline ranks. 1: no pipeline. None: the search chooses, and "
+        "may choose none.",
     )
     stages_per_rank: Whole | None = Field(
         default=None,
@@ -54,6 +57,9 @@ class Pipeline(Model):
                     pointer="/cuts",
                 )
         return self
+
+
+NO_PIPELINE = Pipeline(ranks=1)
 
 
 class Schedule(Model):

@@ -30,7 +30,7 @@ class Recompute(Model):
     error: ClassVar[type[InvalidInput]] = RequestError
 
     policy: Literal["none", "selective", "cheap", "full", "ops", "auto"] = Field(
-        default="none",
+        default="auto",
         description="The recomputation policy. `auto`: the policy with the fastest step that fits "
         "in memory.",
     )
@@ -40,6 +40,9 @@ class Recompute(Model):
         description="The number of blocks of each pipeline stage that are recomputed, from the "
         "first. None: all.",
     )
+
+
+NO_RECOMPUTE = Recompute(policy="none")
 
 
 class Segment(Model):

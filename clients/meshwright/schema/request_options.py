@@ -16,6 +16,7 @@ from meshwright.schema.pipeline import Pipeline
 from meshwright.schema.recompute import Recompute
 
 MAX_BUDGET_S = 3600.0  # chosen
+BUDGET_S = 30.0  # chosen: what a user waits for
 MAX_PINS = 1000  # chosen: the service matches every pin with every op before it queues a search
 
 
@@ -25,10 +26,10 @@ class Budget(Model):
     error: ClassVar[type[InvalidInput]] = RequestError
 
     seconds: Number | None = Field(
-        default=None,
+        default=BUDGET_S,
         gt=0,
         le=MAX_BUDGET_S,
-        description="The time limit in seconds. None: no limit.",
+        description="The time limit in seconds. null: no limit.",
     )
     max_axes: Whole = Field(
         default=3,
@@ -82,7 +83,8 @@ class Wishes(Model):
     degrees: Degrees | None = Field(
         default=None,
         description="The parallel degrees of each pipeline rank. The search chooses only what "
-        "they leave open, and returns the plan even if it does not fit.",
+        "they leave open, and returns the plan even if it does not fit. Without a number of "
+        "pipeline ranks there is no pipeline.",
     )
     recompute: Recompute = Field(
         default=Recompute(), description="The options of activation recomputation."
@@ -104,9 +106,9 @@ class Wishes(Model):
     def _check_degrees(self) -> Wishes:
         if self.degrees is None:
             return self
-        if self.pipeline.ranks is None:
+        if self.pipeline.ranks is None and self.pipeline != Pipeline():
             raise RequestError(
-                "degrees need a number of pipeline ranks. Use 1 for no pipeline",
+                "degrees with a schedule, virtual stages or cuts need a number of pipeline ranks",
                 pointer="/pipeline/ranks",
             )
         parallel = self.constraints.optimizer_parallel or OptimizerParallel()
@@ -138,7 +140,7 @@ class Wishes(Model):
 
     @property
     def wishes(self) -> Wishes:
-        """The options without the time limit, as a plan records them."""
+        """The options with the default time limit, as a plan records them."""
         values = {name: getattr(self, name) for name in Wishes.model_fields}
         options = Wishes.model_construct(**values)
-        return options.like(budget=self.budget.like(seconds=None))
+        return options.like(budget=self.budget.like(seconds=BUDGET_S))

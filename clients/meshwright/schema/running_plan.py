@@ -10,7 +10,7 @@ from meshwright.schema.degrees import Degrees
 from meshwright.schema.errors import InvalidInput, RequestError
 from meshwright.schema.migration import DEFAULT_STEPS
 from meshwright.schema.model import Model, Whole
-from meshwright.schema.pipeline import Pipeline
+from meshwright.schema.pipeline import NO_PIPELINE, Pipeline
 from meshwright.schema.plan import Plan
 from meshwright.schema.setup import Setup
 from meshwright.schema.topology import Topology
@@ -36,6 +36,6 @@ class Before(Model):
         "not compared.",
     )
     pipeline: Pipeline = Field(
-        default=Pipeline(),
+        default=NO_PIPELINE,
         description="The pipeline options of the current plan on the new devices.",
     )

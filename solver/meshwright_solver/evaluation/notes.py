@@ -157,7 +157,7 @@ def ineffective_options(request: Request) -> list[str]:
         wishes.append(f"offload {constraints.offload}: inference has no optimizer state{rest}")
     if constraints.sparse_gradients:
         wishes.append("sparse_gradients: inference has no gradients")
-    if request.recompute.policy != "none":
+    if request.recompute.policy not in ("none", "auto"):
         wishes.append(f"recompute {request.recompute.policy}: inference has no backward pass")
     return wishes
 

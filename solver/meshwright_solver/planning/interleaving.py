@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from meshwright.schema import Answer, Considered, Plan, Request, RequestPatch, SetupError
+from meshwright_solver.planning.open_ranks import with_ranks
 from meshwright_solver.stage.request_patches import of_wider_request
 
 HALVES = 2
@@ -18,7 +19,7 @@ WORTH = 0.01  # chosen: share of exposed activation traffic in a step, the upper
 
 def check_turns(request: Request) -> None:
     """Raise SetupError for requests for which interleaved microbatches are not planned."""
-    if request.pipeline.ranks != 1:
+    if with_ranks(request).pipeline.ranks != 1:
         raise SetupError(
             "microbatches that take turns within a pipeline are not planned. Use copies 1 or no "
             "pipeline",

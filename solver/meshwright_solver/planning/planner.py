@@ -24,6 +24,7 @@ from meshwright_solver.planning.interleaving import (
     in_turns_or_not,
     without_turns,
 )
+from meshwright_solver.planning.open_ranks import with_ranks
 from meshwright_solver.planning.replanning import replanned, without_before
 from meshwright_solver.problem.expert_dims import check_experts
 from meshwright_solver.problem.problem import Problem
@@ -40,7 +41,7 @@ __all__ = ["check", "plan"]
 def check(request: Request) -> None:
     """Raise the errors of `plan` for bad input, without a search."""
     request = without_before(request)
-    request = without_turns(request)
+    request = with_ranks(without_turns(request))
     _check_whole(request)
     request = with_sparse_tables(request)
     if request.degrees is not None:
@@ -85,9 +86,11 @@ def plan(
 def _plan_with_wishes(
     request: Request, report: Report | None, stop: Stop, executor: Executor | None, keep: Keep
 ) -> Answer:
-    _check_whole(request)
+    resolved = with_ranks(request)
+    _check_whole(resolved)
     whole = partial(_with_request, request)
-    return whole(_answer(with_sparse_tables(request), report, stop, executor, through(keep, whole)))
+    keep = through(keep, whole)
+    return whole(_answer(with_sparse_tables(resolved), report, stop, executor, keep))
 
 
 def _with_request(request: Request, answer: Answer) -> Answer:

@@ -47,6 +47,7 @@ from meshwright_solver.folding.mesh_outcome import shown
 from meshwright_solver.lowering.elementwise_following import as_it_lies
 from meshwright_solver.planning.degrees.degrees_planner import with_stated_terms
 from meshwright_solver.planning.interleaving import with_copies
+from meshwright_solver.planning.open_ranks import with_ranks
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.recomputed_ops import NOTHING, RecomputedOps
 from meshwright_solver.problem.shardable_slots import Reader
@@ -80,7 +81,7 @@ def wished_request(
         if setup.copies == "auto":
             request = with_copies(request, plan.copies or 1)
         request = with_sparse_tables(request)
-        return request if request.degrees is None else with_stated_terms(request)
+        return request if request.degrees is None else with_stated_terms(with_ranks(request))
     except InvalidInput as error:
         raise PlanError(f"the plan's wishes do not fit its documents: {error.detail}") from None
 

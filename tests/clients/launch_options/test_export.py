@@ -36,6 +36,7 @@ from meshwright.schema import (
 from meshwright_costmodel.presets import preset
 from meshwright_solver.planning.planner import plan
 from tests.clients.conftest import Run
+from tests.one_stage import one_stage_request
 from tests.solver.layered import layered
 from tests.solver.requests import toy_request, transformer_mlp
 from tests.solver.small_graphs import topology
@@ -50,7 +51,7 @@ def stored(name: str) -> Graph:
 def request(
     graph: Graph, topology: str, batch: int, microbatches: int, **degrees: object
 ) -> Request:
-    return Request(
+    return one_stage_request(
         graph=graph,
         topology=preset(topology),
         setup=Setup(global_batch=batch, microbatches=microbatches),
@@ -162,7 +163,7 @@ def test_hybrid_sharding_comes_back(devices: str, shard_size: int, over: int) ->
 
 def test_a_searched_plan_has_degrees_and_what_differs() -> None:
     graph = stored("llama3-8b")
-    own = Request(graph=graph, topology=preset("h100-3x4"), setup=Setup(global_batch=48))
+    own = one_stage_request(graph=graph, topology=preset("h100-3x4"), setup=Setup(global_batch=48))
     found = uniform(own)
     assert found.degrees.dp is not None
     assert found.degrees.dp * found.degrees.tp * found.degrees.cp == 12
@@ -466,7 +467,9 @@ def test_the_command_fails_where_the_options_do_not_describe_the_plan(
 def test_a_plan_with_caches_has_degrees_and_no_zero() -> None:
     """Caches lie like parameters and are none of the graph's tensors."""
     setup = Setup(phase="inference", global_batch=8, symbols={"seq": 1}, cache=Cache(context=2048))
-    found = uniform(Request(graph=stored("llama3-8b"), topology=preset("h100-1x8"), setup=setup))
+    found = uniform(
+        one_stage_request(graph=stored("llama3-8b"), topology=preset("h100-1x8"), setup=setup)
+    )
     degrees = found.degrees
     assert (degrees.dp or 1) * degrees.tp * degrees.cp == 8
     assert degrees.zero == 0

@@ -238,7 +238,7 @@ def test_what_was_asked_is_said_as_people_say_it() -> None:
     lines = [line.strip() for line in plan_text(plan(wishes=wishes)).splitlines()]
     at = next(at for at, line in enumerate(lines) if line.startswith("asked"))
     assert lines[at].split("  ", 1)[1].strip() == (
-        "constraints fully_use_devices true; pipeline ranks auto; pipeline cuts b, c"
+        "constraints fully_use_devices true; pipeline cuts b, c"
     )
     assert lines[at + 1].split("  ", 1)[1].strip() == "*.mlp:n=gpu0"
     assert lines[at + 2] == "a:->((8,dp+cp))"

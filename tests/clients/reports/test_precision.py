@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from meshwright.render import plan_text
 from meshwright.reports.precision import graph_precision, plan_precision
-from meshwright.schema import Degrees, Plan, Request
+from meshwright.schema import Degrees, Plan
 from meshwright_solver.planning.planner import plan
+from tests.one_stage import one_stage_request
 from tests.solver.layered import layered
 from tests.solver.small_graphs import topology, toy_calibration
 
@@ -16,7 +17,9 @@ CLUSTER = topology(4)  # four times as fast in bfloat16
 def planned() -> Plan:
     degrees = Degrees(dp=4)
     calibration = toy_calibration()
-    request = Request(graph=GRAPH, topology=CLUSTER, calibration=calibration, degrees=degrees)
+    request = one_stage_request(
+        graph=GRAPH, topology=CLUSTER, calibration=calibration, degrees=degrees
+    )
     found = plan(request).plan
     assert found is not None
     return found

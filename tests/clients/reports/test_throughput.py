@@ -6,9 +6,10 @@ import pytest
 
 from meshwright.reports.op_times import kind_times
 from meshwright.reports.throughput import throughput_of
-from meshwright.schema import Plan, Request, Setup
+from meshwright.schema import Plan, Setup
 from meshwright_costmodel.presets import preset
 from meshwright_solver.planning.planner import plan
+from tests.one_stage import one_stage_request
 from tests.solver.layered import layered
 from tests.solver.small_graphs import topology, toy_calibration
 
@@ -16,7 +17,9 @@ GRAPH = layered(4, batch=8)
 
 
 def planned(devices: int = 2) -> Plan:
-    request = Request(graph=GRAPH, topology=topology(devices), calibration=toy_calibration())
+    request = one_stage_request(
+        graph=GRAPH, topology=topology(devices), calibration=toy_calibration()
+    )
     found = plan(request).plan
     assert found is not None
     return found

@@ -24,13 +24,13 @@ from meshwright.schema import (
     OptimizerParallel,
     Plan,
     Recompute,
-    Request,
     Setup,
 )
 from meshwright.schema.stage import OwnStep
 from meshwright_solver.planning.planner import plan
 from meshwright_solver.verification.verify import verify_documents
 from tests.capture.rotation import rotating, values_of_session
+from tests.one_stage import one_stage_request
 from tests.runtime.jax.devices import ROWS, Case, Outcome, run_devices
 from tests.runtime.jax.models import recipe
 from tests.runtime.planned import expected
@@ -105,7 +105,7 @@ def _planned(wanted: Wanted, folder: Path) -> tuple[Path, Plan, Graph]:
         gradient_dtype="float64",
         master_dtype=None,
     )
-    request = Request(
+    request = one_stage_request(
         graph=graph,
         topology=topology(8),
         setup=setup,

@@ -14,8 +14,9 @@ from jax import lax
 from meshwright.capture import JaxRecipe, capture_jax
 from meshwright.planfile import PlanFile
 from meshwright.runtime.jax import Sharded, parallelize
-from meshwright.schema import InvalidInput, Pipeline, PlanError, Request, Setup
+from meshwright.schema import InvalidInput, Pipeline, PlanError, Setup
 from meshwright_solver.planning.planner import plan
+from tests.one_stage import one_stage_request
 from tests.solver.small_graphs import topology
 
 A = jax.Array
@@ -42,7 +43,7 @@ def planned(function: Callable[[A, A], A], folder: Path, devices: int = 1, ranks
 
     graph = capture_jax(JaxRecipe("small", function, arguments, {"batch": 8}))
     setup = Setup(microbatches=ranks)
-    request = Request(
+    request = one_stage_request(
         graph=graph, topology=topology(devices), setup=setup, pipeline=Pipeline(ranks=ranks)
     )
     found = plan(request).plan

@@ -170,7 +170,7 @@ def test_another_content_type_is_refused(http: TestClient, kind: str | None) -> 
             "but tp is 1",
         ),
         (
-            {"pipeline": {"cuts": ["a"]}},
+            {"pipeline": {"ranks": 1, "cuts": ["a"]}},
             422,
             "invalid-request",
             "/pipeline/ranks",

@@ -6,6 +6,7 @@ import pytest
 
 from meshwright.schema import Setup, Topology
 from meshwright.schema.request_options import Budget
+from tests.one_stage import ONE_STAGE_BODY
 from tests.service.conftest import Serve
 from tests.service.keyed import key_of
 from tests.service.samples import GRAPH, TOPOLOGY, graph, request
@@ -15,7 +16,7 @@ WAIT = {"Prefer": "wait=60"}
 ASKED = request(
     setup=Setup(global_batch=16).to_dict(),
     solver="exact",
-    budget={"seconds": 30.0},
+    budget={"seconds": 40.0},
     pins=[{"op": "layers.0*", "strategy": {"m": ["gpu"]}}],
 )
 
@@ -28,7 +29,7 @@ def test_what_a_plan_was_asked_by_asks_for_it_again(serve: Serve) -> None:
     asked = http.get(f"{where}/request").json()
     assert asked["graph"] == made.json()["graph"]
     assert asked["setup"] == ASKED["setup"]
-    assert asked["budget"] == {"seconds": 30.0}
+    assert asked["budget"] == {"seconds": 40.0}
     again = http.post("/v1/plan", json=asked)
     assert (again.status_code, again.headers["content-location"]) == (200, where)
     assert len(http.get("/v1/jobs").json()["jobs"]) == 1
@@ -46,6 +47,7 @@ def test_without_a_job_it_is_what_the_plan_says(serve: Serve) -> None:
         "calibration": plan.calibration,
         "solver": "exact",
         "budget": {"max_axes": 2},
+        **ONE_STAGE_BODY,
     }
 
 

@@ -106,7 +106,7 @@ def test_other_content_has_another_name() -> None:
         for name, parts in found.items()
     }
     assert {name: hashlib.sha256(own).hexdigest() for name, own in contents.items()} == {
-        "overview 3": "f7a5aae862ccb35b684616923752ccea31b12e1e8e9d89fb7bf7111ef0c27341",
+        "overview 4": "6a3a9383342e6cceb4447e1455af286a4acdc8ca6e4e6b73c4cb77d038e0d1f1",
         "memory 1": "fe3bb99d4a627cbc50140f54349967465f2862f8c6e0584db1b3492b4572641d",
         "drawing 1": "e58f2c0fe4030a080a861360a3d10c38000c39e5f0bb524b29e0df5da8c28fac",
     }

@@ -11,21 +11,22 @@ import httpx2 as httpx
 import pytest
 from starlette.testclient import TestClient
 
-from meshwright.schema import Pipeline, Request
+from meshwright.schema import Pipeline
 from meshwright_solver.planning.planner import plan
+from tests.one_stage import one_stage_request
 from tests.service.conftest import Serve, server, until
 from tests.solver.layered import layered
 from tests.solver.small_graphs import topology
 
-REQUEST = Request(
-    graph=layered(6, batch=16),
-    topology=topology(4, 2, flops_per_s=1e12, latency_ns=200),
+REQUEST = one_stage_request(
+    graph=layered(6, batch=64, width=512),
+    topology=topology(4, 2, flops_per_s=1e11, bytes_per_s=1e9),
     pipeline=Pipeline(ranks=None),
 )
 BODY = {
     "graph": REQUEST.graph.to_dict(),
     "topology": REQUEST.topology.to_dict(),
-    "pipeline": {"ranks": None},
+    "recompute": {"policy": "none"},
 }
 WAIT = {"Prefer": "wait=60"}
 

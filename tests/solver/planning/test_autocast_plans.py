@@ -13,6 +13,7 @@ from meshwright_costmodel.presets import preset
 from meshwright_solver.simulation.step import step_of
 from meshwright_solver.simulation.summary import rank_step
 from meshwright_solver.verification.verify import verify_documents
+from tests.one_stage import one_stage_request
 from tests.solver.requests import planned
 
 CONFIG = {
@@ -27,7 +28,7 @@ CLUSTER, SETUP = preset("h100-1x8"), Setup(microbatches=1)
 @pytest.fixture(scope="module")
 def requests() -> dict[str, Request]:
     graphs = {n: capture_hf(CONFIG, batch=32, seq=2048, **CAPTURES[n]) for n in CAPTURES}
-    return {n: Request(graph=g, topology=CLUSTER, setup=SETUP) for n, g in graphs.items()}
+    return {n: one_stage_request(graph=g, topology=CLUSTER, setup=SETUP) for n, g in graphs.items()}
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""No stated strategy is faster than what the search finds: random degrees, counts and policies."""
+"""No stated strategy is faster than the default answer: random degrees, ranks, counts, policies."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 
 from examples.catalogue import EXAMPLES
 from meshwright.schema import (
+    Budget,
     Degrees,
     InvalidInput,
+    Pipeline,
     Recompute,
     RecomputePolicy,
     Request,
@@ -32,6 +34,17 @@ class Stated(NamedTuple):
     degrees: Degrees
     microbatches: int
     policy: RecomputePolicy
+    ranks: int = 1
+
+    @property
+    def options(self) -> dict[str, object]:
+        """The options of a request for this strategy."""
+        return {
+            "degrees": self.degrees,
+            "microbatches": self.microbatches,
+            "recompute": Recompute(policy=self.policy),
+            "pipeline": Pipeline(ranks=self.ranks, schedule=None if self.ranks == 1 else "1f1b"),
+        }
 
 
 def _request(name: str, devices: Topology, batch: int, seq: int, **wishes: object) -> Request:
@@ -41,7 +54,8 @@ def _request(name: str, devices: Topology, batch: int, seq: int, **wishes: objec
         symbols={"seq": seq} if seq else {},
         microbatches=wishes.pop("microbatches", None),
     )
-    return Request(graph=example.load(), topology=devices, setup=setup, **wishes)
+    budget = Budget(seconds=None)
+    return Request(graph=example.load(), topology=devices, setup=setup, budget=budget, **wishes)
 
 
 def _slow(devices: Topology, bytes_per_s: float) -> Topology:
@@ -57,7 +71,8 @@ def _drawn(
     source = random.Random(seed)
     while True:
         tp, cp = source.choice([1, 1, 1, 2, 4, 8]), source.choice([1, 1, 1, 2])
-        count, left = source.choice([1, 2, 4, 8]), devices // tp // cp
+        ranks, rounds = source.choice([1, 1, 2, 4]), source.choice([1, 2, 4, 8])
+        count, left = ranks * rounds, devices // tp // cp // ranks
         is_slow = few_axes and tp > 1 and cp > 1
         if is_slow or not left or batch % count or (batch // count) % left:
             continue
@@ -68,7 +83,7 @@ def _drawn(
             zero=source.choice([1, 2, 3]),
             sequence_parallel=tp > 1 and source.random() < 0.7,
         )
-        yield Stated(degrees, count, source.choice(POLICIES))
+        yield Stated(degrees, count, source.choice(POLICIES), ranks)
 
 
 def _beaten_by(
@@ -82,7 +97,7 @@ def _beaten_by(
     few_axes: bool = False,
 ) -> tuple[list[tuple[float, Stated]], int]:
     """Of `count` stated strategies that fit: those faster than the search's plan, by how much."""
-    best = planned(_request(name, devices, batch, seq, recompute=Recompute(policy="auto")))
+    best = planned(_request(name, devices, batch, seq))
     has_experts = name == "mixtral-8x7b"
     drawn = _drawn(seed, devices.device_count, batch, has_experts=has_experts, few_axes=few_axes)
     faster, fitting = [], 0
@@ -91,17 +106,7 @@ def _beaten_by(
             break
         stated = next(drawn)
         try:
-            answer = plan(
-                _request(
-                    name,
-                    devices,
-                    batch,
-                    seq,
-                    degrees=stated.degrees,
-                    microbatches=stated.microbatches,
-                    recompute=Recompute(policy=stated.policy),
-                )
-            )
+            answer = plan(_request(name, devices, batch, seq, **stated.options))
         except InvalidInput:
             continue  # a degree that the graph does not have
         use = None if answer.plan is None else answer.plan.cost.memory_bytes
@@ -140,18 +145,8 @@ BEATEN = [
 @pytest.mark.parametrize(("name", "cluster", "batch", "stated"), BEATEN)
 def test_what_once_was_faster_is_not(name: str, cluster: str, batch: int, stated: Stated) -> None:
     devices = preset(cluster)
-    found = planned(_request(name, devices, batch, 4096, recompute=Recompute(policy="auto")))
-    other = planned(
-        _request(
-            name,
-            devices,
-            batch,
-            4096,
-            degrees=stated.degrees,
-            microbatches=stated.microbatches,
-            recompute=Recompute(policy=stated.policy),
-        )
-    )
+    found = planned(_request(name, devices, batch, 4096))
+    other = planned(_request(name, devices, batch, 4096, **stated.options))
     assert found.cost.step_ns <= other.cost.step_ns * 1.0005
     assert found.cost.memory_bytes.total <= 1.01 * other.cost.memory_bytes.total
 

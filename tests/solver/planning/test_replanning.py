@@ -25,6 +25,7 @@ from meshwright.schema.running_plan import Before
 from meshwright_solver.layouts.transfers.plans import PlanDocuments, transfer_plans
 from meshwright_solver.planning.planner import check, plan
 from meshwright_solver.planning.replanning import replanned as replanned_by
+from tests.one_stage import one_stage_request
 from tests.runtime.models import MODELS
 from tests.solver.small_graphs import topology
 
@@ -38,7 +39,9 @@ def graph() -> Graph:
 
 
 def request(devices: Topology, **more: object) -> Request:
-    return Request(graph=graph(), topology=devices, setup=SETUP, constraints=SMALL, **more)
+    return one_stage_request(
+        graph=graph(), topology=devices, setup=SETUP, constraints=SMALL, **more
+    )
 
 
 @pytest.fixture(scope="module")
@@ -136,4 +139,4 @@ def test_the_way_of_a_pipeline_is_kept() -> None:
 def test_a_job_goes_on_with_its_graph(old: Plan) -> None:
     check(request(topology(2), before=before(old, 1)))
     with pytest.raises(RequestError, match="Use the graph of the running plan"):
-        Request(graph=MODELS["gpt"].graph(4), topology=topology(2), before=before(old, 1))
+        one_stage_request(graph=MODELS["gpt"].graph(4), topology=topology(2), before=before(old, 1))

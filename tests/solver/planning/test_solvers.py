@@ -13,6 +13,7 @@ from meshwright_solver.common.deadline import never
 from meshwright_solver.evaluation.evaluate import evaluate
 from meshwright_solver.planning.planner import plan
 from meshwright_solver.verification.verify import verify_documents
+from tests.one_stage import one_stage_request
 from tests.solver.layered import layered
 from tests.solver.requests import mlp_request, problem_of, toy_request
 from tests.solver.small_graphs import topology
@@ -21,7 +22,7 @@ from tests.solver.stage.heuristics.test_recursive_programming import stored
 SOLVERS: tuple[Solver, ...] = get_args(Solver)
 MLP = mlp_request(16, topology(2, 4), rows=32, width=256)
 CASES: dict[str, Request] = {
-    "wide-deep": Request(
+    "wide-deep": one_stage_request(
         graph=stored("wide-deep"), topology=preset("h100-2x8"), setup=Setup(microbatches=1)
     ),
     "mlp": MLP,
@@ -69,7 +70,7 @@ def test_a_budget_brings_a_plan_at_once_and_a_stop_ends_the_search() -> None:
     def has_plan() -> bool:
         return any(progress.incumbent_ns is not None for progress in said)
 
-    within = MLP.model_copy(update={"budget": Budget(seconds=60)})
+    within = MLP.model_copy(update={"budget": Budget(seconds=9)})
     cut = plan(within, said.append, has_plan)
     assert cut.plan is not None
     assert cut.plan.search.history[0].search == "recursive_programming"

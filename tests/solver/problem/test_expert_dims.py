@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from meshwright.schema import Degrees, Graph, Pin, Pipeline, Plan, Request, Setup, SetupError
+from meshwright.schema.pipeline import NO_PIPELINE
 from meshwright_costmodel.expert_imbalance import group_load
 from meshwright_solver.planning.planner import check, plan
 from meshwright_solver.problem.expert_dims import is_mean_room
@@ -153,7 +154,7 @@ def test_a_graph_without_experts_has_none_to_be_uneven() -> None:
         plan(request(1.5, 8, graph=decoder_layer()))
 
 
-@pytest.mark.parametrize("pipeline", [Pipeline(), Pipeline(ranks=2, cuts=("experts",))])
+@pytest.mark.parametrize("pipeline", [NO_PIPELINE, Pipeline(ranks=2, cuts=("experts",))])
 def test_the_step_is_the_simulated_one(pipeline: Pipeline) -> None:
     """Stages that are cut between dispatch and experts have the same load on both sides."""
     pins = (Pin(op="experts", strategy={"e": ("gpu",)}), PINS[3])

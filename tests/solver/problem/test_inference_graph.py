@@ -28,6 +28,7 @@ from meshwright_solver.evaluation.evaluate import evaluate
 from meshwright_solver.layouts.transfers.plans import PlanDocuments, transfer_plans
 from meshwright_solver.problem.inference_graph import for_inference
 from meshwright_solver.verification.verify import verify_documents
+from tests.one_stage import one_stage_request
 from tests.solver.requests import planned, problem_of, refused, toy_request
 from tests.solver.small_graphs import GraphMaker, topology
 
@@ -261,7 +262,7 @@ def test_llama_trained_on_64_devices_is_served_on_8():
     for name, setup in (("h100-8x8", trained), ("h100-1x8", served)):
         devices = preset(name)
         found = planned(
-            Request(graph=graph, topology=devices, setup=setup, budget=Budget(max_axes=2))
+            one_stage_request(graph=graph, topology=devices, setup=setup, budget=Budget(max_axes=2))
         )
         documents.append(PlanDocuments(found, graph, devices, setup))
     # 32 layers, keys and values of 8 heads of 128 in 2 bytes, over 8 devices

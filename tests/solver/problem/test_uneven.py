@@ -27,6 +27,7 @@ from meshwright_solver.evaluation.evaluate import evaluate
 from meshwright_solver.planning.planner import plan
 from meshwright_solver.problem.uneven import MOST_STRETCH, span_of
 from meshwright_solver.verification.verify import verify, verify_documents
+from tests.one_stage import one_stage_request
 from tests.solver.random_problems import Case, cases
 from tests.solver.requests import toy_request
 from tests.solver.small_graphs import GraphMaker, models, problem, topology
@@ -48,7 +49,7 @@ def planned(
 def real(uneven: str) -> Plan:
     """Of a published model on a cluster that can be bought."""
     setup = Setup.from_dict({"uneven": uneven, "microbatches": 1})
-    return solved(Request(graph=gpt(), topology=preset("h100-8x8"), setup=setup))
+    return solved(one_stage_request(graph=gpt(), topology=preset("h100-8x8"), setup=setup))
 
 
 def solved(request: Request) -> Plan:

@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples.catalogue import EXAMPLES
-from meshwright.schema import Request
 from meshwright_costmodel.calibrations import default_calibration
 from meshwright_costmodel.presets import preset
 from meshwright_solver.constraints.meshes import meshes
@@ -33,6 +32,7 @@ from meshwright_solver.search.core.outcome import ChoiceSearch, Outcome, SearchB
 from meshwright_solver.search.elimination.dynamic_programming import dynamic_programming
 from meshwright_solver.search.integer.integer_program import exact
 from meshwright_solver.strategies.mesh_models import Models
+from tests.one_stage import one_stage_request
 from tests.solver.cost_graphs import brute_force, random_chain, random_graph
 from tests.solver.entangled_graphs import Memory, entangled_graph
 
@@ -128,7 +128,7 @@ def test_scaled_costs_give_scaled_outcomes(seed: int, power: int) -> None:
 def lowered(name: str, cluster: str, axes: int) -> CostGraph:
     """An example on the finest mesh of so many axes of a cluster, every layer a node of its own."""
     graph = next(example for example in EXAMPLES if example.name == name).load()
-    request = Request(graph=graph, topology=preset(cluster))
+    request = one_stage_request(graph=graph, topology=preset(cluster))
     folding = fold(graph, {})
     problem = build_problem(
         folding.graph, request.topology, request.setup, default_calibration(), 1

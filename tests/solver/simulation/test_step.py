@@ -7,7 +7,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from meshwright.schema import Pipeline, Plan, PlanError, Request, Setup
+from meshwright.schema import Plan, PlanError, Request, Setup
+from meshwright.schema.pipeline import NO_PIPELINE
 from meshwright_costmodel.calibrations import datasheet_calibration, published_calibration
 from meshwright_solver.simulation.step import SimulatedStep, step_of
 from meshwright_solver.simulation.summary import rank_step, simulate_documents, simulation_of
@@ -181,7 +182,7 @@ def test_plans_by_a_calibration_of_the_planner_s_are_found_right_without_it(
         own: dict[str, object] = {"calibration": calibration}
         request = asked(layered(), schedule=schedule or "1f1b")
         if schedule is None:
-            own["pipeline"] = Pipeline()
+            own["pipeline"] = NO_PIPELINE
         plan = planned(request.model_copy(update=own))
         assert plan.calibration == calibration.id
         documents = request.graph, request.topology, request.setup

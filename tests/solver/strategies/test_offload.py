@@ -24,6 +24,7 @@ from meshwright_solver.strategies.mesh_models import Models
 from meshwright_solver.strategies.offload import DEVICE, GRADIENT, OPTIMIZER, TABLE
 from meshwright_solver.strategies.optimizer_sharding import OptimizerSharding
 from meshwright_solver.verification.verify import verify_documents
+from tests.one_stage import one_stage_request
 from tests.solver.hosted import GIB, hosted, offloading
 from tests.solver.planning.test_enumeration import all_assignments, chain
 from tests.solver.requests import planned, problem_of, refused, toy_request, transformer_mlp
@@ -265,7 +266,7 @@ def test_a_plan_cannot_keep_on_hosts_what_cannot_lie_there():
 
 def test_llama_70b_fits_on_eight_devices_only_with_its_optimizer_on_hosts():
     graph = read_document(GRAPHS / "llama3-70b.json.gz", Graph)
-    request = Request(
+    request = one_stage_request(
         graph=graph,
         topology=preset("h100-1x8"),
         setup=Setup(global_batch=16, microbatches=16),

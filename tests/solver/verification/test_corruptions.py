@@ -25,6 +25,8 @@ from meshwright.schema import (
     Request,
     Setup,
 )
+from meshwright.schema.pipeline import NO_PIPELINE
+from meshwright.schema.recompute import NO_RECOMPUTE
 from meshwright_solver.verification.verify import verify_documents
 from tests.solver.layered import layered
 from tests.solver.requests import mlp_request, planned, toy_request
@@ -181,7 +183,7 @@ FORGED: dict[str, tuple[Request, dict[str, Any], str]] = {
         "recompute.policy none: the plan has 'full'",
     ),
     "recompute of a plan that recomputes nothing": (
-        RECOMPUTED.model_copy(update={"recompute": Recompute()}),
+        RECOMPUTED.model_copy(update={"recompute": NO_RECOMPUTE}),
         {"recompute": Recompute(policy="full")},
         "recompute full: the plan does not recompute",
     ),
@@ -202,7 +204,7 @@ FORGED: dict[str, tuple[Request, dict[str, Any], str]] = {
     ),
     "no pipeline": (
         PIPELINE,
-        {"pipeline": Pipeline()},
+        {"pipeline": NO_PIPELINE},
         "pipeline.ranks 1: the plan has 2",
     ),
     "a schedule": (

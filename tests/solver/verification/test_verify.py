@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from meshwright.schema import Graph, Plan, PlanError, Request, Setup, Stage, Step
+from meshwright.schema import Graph, Plan, PlanError, Setup, Stage, Step
 from meshwright.schema.pin import Pin
 from meshwright.schema.request_options import Solver
 from meshwright_costmodel.presets import preset
 from meshwright_solver.planning.planner import plan
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.verification.verify import verify, verify_documents
+from tests.one_stage import one_stage_request
 from tests.solver.requests import mlp_request, toy_request
 from tests.solver.small_graphs import GraphMaker, problem, topology
 
@@ -128,7 +129,7 @@ def test_a_plan_of_every_style_equals_the_unsharded_run(style: str, sizes: tuple
 def test_a_real_model_equals_the_unsharded_run(name: str, cluster: str, setup: Setup) -> None:
     graph = Graph.from_json(gzip.decompress((EXAMPLES / f"{name}.json.gz").read_bytes()))
     devices = preset(cluster)
-    answer = plan(Request(graph=graph, topology=devices, setup=setup))
+    answer = plan(one_stage_request(graph=graph, topology=devices, setup=setup))
     assert answer.plan is not None
     certificate = verify_documents(answer.plan, graph, devices, setup)
     assert certificate.outcome == "verified", certificate.detail

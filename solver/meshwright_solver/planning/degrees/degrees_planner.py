@@ -20,12 +20,12 @@ from meshwright.schema import (
     InvalidInput,
     MemoryUse,
     OptimizerParallel,
-    Pipeline,
     Plan,
     Request,
     RequestError,
     step_batch,
 )
+from meshwright.schema.pipeline import NO_PIPELINE
 from meshwright_costmodel.calibrations import calibration_for
 from meshwright_solver.common.deadline import Deadline, Stop, never
 from meshwright_solver.constraints.degrees_filter import stated_strategies, uncut_products
@@ -129,7 +129,7 @@ def _on_rank(request: Request) -> Request:
     ranks = request.pipeline.ranks
     assert ranks is not None
     part = request.topology if ranks == 1 else split(request.topology, ranks)[0]
-    return request.model_copy(update={"topology": part, "pipeline": Pipeline()})
+    return request.model_copy(update={"topology": part, "pipeline": NO_PIPELINE})
 
 
 def _uncut(request: Request, microbatches: int) -> tuple[str, ...]:

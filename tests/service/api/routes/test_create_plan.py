@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from starlette.testclient import TestClient
 
+from tests.one_stage import ONE_STAGE_BODY
 from tests.service.conftest import Serve
 from tests.service.samples import GRAPH, REQUEST, TOPOLOGY, request
 
@@ -64,7 +65,7 @@ def test_documents_may_be_named_by_id(serve: Serve) -> None:
     http = serve()
     graph = http.post("/v1/graphs", json=GRAPH).json()["id"]
     topology = http.post("/v1/topologies", json=TOPOLOGY).json()["id"]
-    by_id = {"graph": graph, "topology": topology}
+    by_id = {"graph": graph, "topology": topology, **ONE_STAGE_BODY}
     plan = http.post("/v1/plan", json=by_id, headers=WAIT).json()
     assert (plan["graph"], plan["topology"]) == (graph, topology)
     assert http.post("/v1/plan", json=REQUEST).status_code == 200  # the same request

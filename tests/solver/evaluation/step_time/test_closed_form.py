@@ -18,6 +18,7 @@ from meshwright.schema import (
     Request,
     Setup,
 )
+from meshwright.schema.pipeline import NO_PIPELINE
 from meshwright_costmodel.calibrations import datasheet_calibration, published_calibration
 from meshwright_solver.simulation.step import step_of
 from meshwright_solver.simulation.summary import rank_step
@@ -53,17 +54,17 @@ def test_the_examples_are_within_one_percent(case: Case, calibration: Calibratio
 
 
 STATED: dict[str, tuple[str, dict[str, object], Pipeline, RecomputePolicy, int]] = {
-    "ddp": ("llama3-8b", {"tp": 8}, Pipeline(), "none", 8),
-    "zero 1": ("llama3-8b", {"zero": 1}, Pipeline(), "none", 2),
-    "zero 2": ("llama3-8b", {"zero": 2}, Pipeline(), "none", 2),
-    "zero 3": ("llama3-8b", {"zero": 3}, Pipeline(), "none", 2),
+    "ddp": ("llama3-8b", {"tp": 8}, NO_PIPELINE, "none", 8),
+    "zero 1": ("llama3-8b", {"zero": 1}, NO_PIPELINE, "none", 2),
+    "zero 2": ("llama3-8b", {"zero": 2}, NO_PIPELINE, "none", 2),
+    "zero 3": ("llama3-8b", {"zero": 3}, NO_PIPELINE, "none", 2),
     "sequence": (
-        "llama3-8b", {"tp": 8, "sequence_parallel": True, "zero": 1}, Pipeline(), "none", 8
+        "llama3-8b", {"tp": 8, "sequence_parallel": True, "zero": 1}, NO_PIPELINE, "none", 8
     ),
-    "context": ("llama3-8b", {"cp": 8, "zero": 1}, Pipeline(), "none", 8),
-    "cheap": ("llama3-8b", {"tp": 4, "zero": 1}, Pipeline(), "cheap", 4),
-    "full": ("llama3-8b", {"zero": 3}, Pipeline(), "full", 2),
-    "experts": ("mixtral-8x7b", {"ep": 8, "zero": 1}, Pipeline(), "none", 2),
+    "context": ("llama3-8b", {"cp": 8, "zero": 1}, NO_PIPELINE, "none", 8),
+    "cheap": ("llama3-8b", {"tp": 4, "zero": 1}, NO_PIPELINE, "cheap", 4),
+    "full": ("llama3-8b", {"zero": 3}, NO_PIPELINE, "full", 2),
+    "experts": ("mixtral-8x7b", {"ep": 8, "zero": 1}, NO_PIPELINE, "none", 2),
     "experts in stages": (
         "mixtral-8x7b", {"ep": 8, "zero": 1}, Pipeline(ranks=4, stages_per_rank=2), "none", 4
     ),

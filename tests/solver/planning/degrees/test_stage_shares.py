@@ -28,6 +28,7 @@ from meshwright_solver.planning.degrees.layer_cuts import equal_cuts
 from meshwright_solver.planning.degrees.least_memory import plan_anyway
 from meshwright_solver.planning.degrees.stage_shares import plan_shared
 from meshwright_solver.verification.verify import verify_documents
+from tests.one_stage import one_stage_request
 from tests.solver.layered import layered
 from tests.solver.requests import planned, toy_request
 from tests.solver.small_graphs import topology
@@ -59,7 +60,7 @@ def test_a_pipeline_fits_where_equal_shares_would_not() -> None:
     """Llama-3 8B, 8 H100, microbatches of 32,768 tokens, in stages of 9, 8, 9 and 6 layers: of the
     first rank's two stages one needs more than half of the memory, the other less."""
     graph = next(own for own in EXAMPLES if own.name == "llama3-8b").load()
-    request = Request(
+    request = one_stage_request(
         graph=graph,
         topology=preset("h100-1x8"),
         setup=Setup(global_batch=32, microbatches=8, symbols={"seq": 8192}),

@@ -3,7 +3,8 @@
 import pytest
 
 from meshwright.plugins.planner import certificate_of, find_planner, find_verifier, preset
-from meshwright.schema import Graph, Request
+from meshwright.schema import Graph
+from tests.one_stage import one_stage_request
 
 
 def graph(kind, width, left, attrs):
@@ -44,7 +45,7 @@ def graph(kind, width, left, attrs):
     ],
 )
 def test_a_plan_with_a_longer_dim_is_verified(kind, width, left, attrs):
-    request = Request(graph=graph(kind, width, left, attrs), topology=preset("h100-1x8"))
+    request = one_stage_request(graph=graph(kind, width, left, attrs), topology=preset("h100-1x8"))
     answer = find_planner()(request)
     assert answer.plan is not None
     certificate = certificate_of(find_verifier(), answer.plan, request)
@@ -53,7 +54,7 @@ def test_a_plan_with_a_longer_dim_is_verified(kind, width, left, attrs):
 
 def test_a_cut_in_steps_that_does_not_scale_is_named():
     attrs = {"dim": 1, "start": 1, "end": 256, "step": 2}
-    request = Request(graph=graph("slice", 256, 128, attrs), topology=preset("h100-1x8"))
+    request = one_stage_request(graph=graph("slice", 256, 128, attrs), topology=preset("h100-1x8"))
     answer = find_planner()(request)
     assert answer.plan is not None
     certificate = certificate_of(find_verifier(), answer.plan, request)

@@ -73,7 +73,7 @@ function memoryFields(asked, cluster) {
       says: "of a device, for the framework and fragmentation; more of it is less for the plan",
       means: (value, said) => left(cluster(said("topology"))?.memory_bytes, value === "" ? RESERVE : Number(value)),
     }, asked),
-    choice({ name: "recompute", label: "Recompute", group, options: ["none", "selective", "cheap", "full", "ops", "auto"], pointer: "/recompute/policy" }, asked),
+    choice({ name: "recompute", label: "Recompute", group, options: ["auto", "none", "selective", "cheap", "full", "ops"], pointer: "/recompute/policy" }, asked),
     whole({ name: "blocks", label: "In blocks", group, min: 0, placeholder: "all", onlyIf: (said) => said("recompute") !== "none", pointer: "/recompute/blocks", says: "the first so many of each pipeline stage" }, asked),
     choice({
       name: "zero", label: "In shards", group, pointer: `${zero}/level`, onlyIf: (said) => said("stated") === "", write: Number,
@@ -96,7 +96,7 @@ function searchFields(asked) {
   return [
     choice({ name: "solver", label: "Solver", group, pointer: "/solver", options: ["auto", "dynamic_programming", "recursive_programming", "sharding_propagation", "semi_auto", "exact"] }, asked),
     choice({ name: "rest", label: "Ops without pins", group, pointer: "/rest", onlyIf: (said) => said("solver") === "semi_auto", options: ["data_parallel", "propagate"] }, asked),
-    whole({ name: "seconds", label: "At most", unit: "s", group, max: 3600, step: "any", placeholder: "no limit", pointer: "/budget/seconds" }, asked),
+    whole({ name: "seconds", label: "At most", unit: "s", group, max: 3600, step: "any", placeholder: 30, pointer: "/budget/seconds" }, asked),
     whole({ name: "axes", label: "Axes of a mesh", group, max: 4, placeholder: 3, pointer: "/budget/max_axes", says: "at most; each one more takes about ten times as long" }, asked),
     flag({ name: "verify", label: "Execution", group, pointer: "/verify", words: ["not asked", "execute the plan too, in numpy"] }, asked),
     share({ name: "simplicity", label: "Simpler for", group, rare: true, min: 0, max: 10, placeholder: 0.5, pointer: "/budget/simplicity", says: "more cost than the best, the plan with fewest re-layouts" }, asked),

@@ -28,10 +28,10 @@ export function strategyFields(asked) {
 
 export function pipelineFields(asked) {
   const group = "pipeline";
-  const onlyIf = (said) => !["", "1"].includes(said("pipeline"));
+  const onlyIf = (said) => said("pipeline") !== "1";
   return [
     placed({
-      name: "pipeline", label: "Pipeline ranks", group, pointer: "/pipeline/ranks", says: "a number, or auto; of more than one schedule and cuts can be chosen", placeholder: 1, pattern: "[0-9]*|auto", nullable: true,
+      name: "pipeline", label: "Pipeline ranks", group, pointer: "/pipeline/ranks", says: "a number, or auto; 1: no pipeline", placeholder: "auto", pattern: "[0-9]*|auto", nullable: true,
       read: (value) => (value === null ? "auto" : String(value)), write: (value) => (value === "auto" ? null : Number(value)),
     }, asked),
     choice({
