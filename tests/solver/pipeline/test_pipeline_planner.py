@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import combinations
 
 import pytest
@@ -9,6 +10,7 @@ import pytest
 from meshwright.schedules.kinds import schedule
 from meshwright.schema import (
     Graph,
+    Infeasible,
     InvalidInput,
     Pin,
     Pipeline,
@@ -21,6 +23,7 @@ from meshwright.schema import (
     Topology,
 )
 from meshwright_solver.common.deadline import Deadline
+from meshwright_solver.evaluation.step_time.closed_form import Lengths
 from meshwright_solver.pipeline.configurations import Configuration, configurations
 from meshwright_solver.pipeline.pipeline_cost import priced
 from meshwright_solver.pipeline.stage_graph import Anatomy
@@ -192,6 +195,32 @@ def _planned_with(
     wishes = StageWishes.of((1 / own.stages_per_rank,) * order.stages, order)
     found = plan_stages(request, own, staged, wishes, Deadline.after(None), 1e-3)
     return found if isinstance(found, StagePlans) else None
+
+
+def test_no_further_stage_is_planned_where_it_is_not_worth_it() -> None:
+    graph = layered(2, batch=8)
+    anatomy, devices = Anatomy(graph), topology(4, flops_per_s=3e10, latency_ns=200)
+    request = toy_request(
+        graph=graph,
+        topology=devices,
+        setup=Setup(microbatches=4),
+        pipeline=Pipeline(ranks=4, schedule="1f1b"),
+    )
+    (own,) = configurations(request, anatomy)
+    order = schedule(own.schedule, own.ranks, own.microbatches, own.stages_per_rank)
+    staged = Staged(anatomy, devices, request.setup, toy_calibration(), order, (2, 4, 6))
+    wishes = StageWishes.of((1.0,) * order.stages, order)
+    asked_with: list[set[int]] = []
+
+    def worth(planned: Mapping[int, Lengths]) -> bool:
+        asked_with.append(set(planned))
+        return len(asked_with) < 2
+
+    found = plan_stages(request, own, staged, wishes, Deadline.after(None), 1e-3, worth=worth)
+    assert isinstance(found, Infeasible)
+    assert "longer than the best plan" in found.detail
+    assert len(asked_with) == 2
+    assert asked_with[0] < asked_with[1] < set(range(4))
 
 
 def test_without_a_pipeline_where_that_is_faster() -> None:
