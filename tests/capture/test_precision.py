@@ -7,6 +7,7 @@ from torch import nn
 
 from meshwright.capture import Recipe, capture_factory, capture_hf, capture_module
 from meshwright.schema import GraphError
+from tests.capture.tiny_configs import tiny_config
 
 HERE = f"{__name__}:"
 
@@ -125,3 +126,13 @@ def test_sizes_are_given_by_symbol():
 def test_options_that_mean_nothing_are_refused(options, message):
     with pytest.raises(GraphError, match=message):
         capture_factory(f"{HERE}recipe", **options)
+
+
+@pytest.mark.parametrize("model_type", ["t5", "swin"])
+def test_biases_of_attention_are_cast_under_autocast(model_type: str) -> None:
+    config = tiny_config(model_type, {})
+    graph = capture_hf(config, batch=4, seq=16, autocast="bfloat16")
+    dtype_of = {tensor.name: tensor.dtype for tensor in graph.tensors}
+    attentions = [op for op in graph.ops if op.kind == "attention" and len(op.inputs) > 3]
+    assert attentions
+    assert {dtype_of[op.inputs[3]] for op in attentions} == {"bfloat16"}

@@ -111,7 +111,7 @@ class MaskParts:
         if part.is_condition or value.dtype == like.dtype:
             return part
         attrs = {"dtype": like.dtype}
-        return MaskPart(self.made.add("cast", [value], value.shape, like.dtype, **attrs))
+        return MaskPart(self.made.add("cast", [value], value.shape, like.dtype, attrs))
 
 
 def is_hidden(fill: object) -> bool:

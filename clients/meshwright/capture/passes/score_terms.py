@@ -7,8 +7,9 @@ attention, [b, h, s, t], with one element where it broadcasts.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from meshwright.capture.passes.dim_groups import Factors, groups
 from meshwright.capture.program import Node, Value
@@ -66,7 +67,7 @@ class MaskNodes:
         if bias is None or visible is None:
             return bias if visible is None else visible
         shape = _broadcast(visible.shape, bias.shape)
-        return self.add("where", [visible, bias], shape, bias.dtype, other="-inf")
+        return self.add("where", [visible, bias], shape, bias.dtype, {"other": "-inf"})
 
     def negated(self, condition: Value) -> Value:
         return self.add("logical_not", [condition], condition.shape, "bool")
@@ -75,10 +76,16 @@ class MaskNodes:
         return value if value.shape == shape else self.add("reshape", [value], shape, value.dtype)
 
     def add(
-        self, kind: str, inputs: Sequence[Value], shape: Shape, dtype: DType, **attrs: object
+        self,
+        kind: str,
+        inputs: Sequence[Value],
+        shape: Shape,
+        dtype: DType,
+        attrs: Mapping[str, object] = MappingProxyType({}),
     ) -> Value:
+        """The result of a new node, with this shape and dtype."""
         result = Value("", shape, dtype)
-        self.nodes.append(Node(kind, list(inputs), [result], attrs, self.module))
+        self.nodes.append(Node(kind, list(inputs), [result], dict(attrs), self.module))
         return result
 
     def _pairwise(self, kind: str, values: Sequence[Value]) -> Value | None:
@@ -115,7 +122,7 @@ class MaskBuilder:
         value = self._arranged(term)
         if term.factor == 1:
             return value
-        return self.made.add("mul", [value], value.shape, value.dtype, other=term.factor)
+        return self.made.add("mul", [value], value.shape, value.dtype, {"other": term.factor})
 
     def _arranged(self, term: ScoreTerm) -> Value:
         """The term with the dims of the scores."""
@@ -125,7 +132,7 @@ class MaskBuilder:
         value = made.reshaped(value, (1,) * (len(term.at) - value.rank) + value.shape)
         if list(term.dims) != list(range(len(term.at))):
             dims = list(term.dims)
-            value = made.add("transpose", [value], term.sizes, value.dtype, dims=dims)
+            value = made.add("transpose", [value], term.sizes, value.dtype, {"dims": dims})
         sizes = term.factor_sizes(self.factors)
         assert sizes is not None
         wide, merged = list(sizes), []
