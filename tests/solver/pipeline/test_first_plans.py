@@ -72,4 +72,6 @@ def test_a_search_without_time_has_the_plan_without_a_pipeline_if_it_fits() -> N
         pipeline=Pipeline(ranks=None),
         budget=Budget(seconds=1e-3),
     )
-    assert planned(request).schedule is None
+    found = planned(request)
+    assert found.schedule is None
+    assert "the search ended after 0.001 s: a longer budget may find a faster plan" in found.notes
