@@ -177,6 +177,15 @@ def test_plans_over_a_cache_are_right(seq, context_parallel):
     assert evaluate(own, plan) == plan.cost
 
 
+@pytest.mark.parametrize("axes", [1, 2])
+def test_a_prompt_over_a_cut_cache_is_right_on_meshes_of_any_number_of_axes(axes):
+    pins = (Pin(op="*(cache)", strategy={"s": ("gpu",)}),)
+    asked = request(serving(CONTEXT), 4, pins).model_copy(update={"budget": Budget(max_axes=axes)})
+    plan = planned(asked)
+    found = verify_documents(plan, asked.graph, asked.topology, asked.setup)
+    assert found.outcome == "verified", found.detail
+
+
 def test_a_cache_that_does_not_fit_is_named():
     asked = request(serving(context=1 << 20), 1)
     found = refused(asked.model_copy(update={"topology": topology(1, memory_bytes=1 << 30)}))

@@ -46,10 +46,14 @@ def _rotary_pair_gradients(
 
 
 def _update_places(call: KernelCall) -> tuple[Array, Array]:
-    """Sequence and row numbers [b, t] of the rows written into a cache [b, h, s, d]."""
+    """Sequence and row numbers [b, t] of the rows written into a cache [b, h, s, d].
+
+    Rows that are the whole cache begin at its first.
+    """
     batch, _, length, _ = call.x.shape
     rows = call.inputs[1].shape[2]
-    start = np.broadcast_to(call.inputs[2].reshape(-1), (batch,)).astype(np.int64)
+    first = 0 * call.inputs[2] if call.attrs.get("whole") else call.inputs[2]
+    start = np.broadcast_to(first.reshape(-1), (batch,)).astype(np.int64)
     return np.arange(batch)[:, None], (start[:, None] + np.arange(rows)) % length
 
 
