@@ -25,6 +25,7 @@ from playwright.sync_api import (
 from meshwright.client import Client
 from meshwright.common.files import read_document
 from meshwright.schema import Graph
+from tests.one_stage import ONE_STAGE
 from tests.service.conftest import server
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -65,7 +66,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         plans = {}
         for name, graph in GRAPHS.items():
             document = read_document(ROOT / "examples" / "graphs" / f"{graph}.json.gz", Graph)
-            answer = client.plan(document, "h100-8x8")
+            answer = client.plan(document, "h100-8x8", **ONE_STAGE)
             assert answer.plan is not None
             plans[name] = answer.plan.id
         yield Site(url, plans)

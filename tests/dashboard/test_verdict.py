@@ -10,6 +10,7 @@ from meshwright.client import Client
 from meshwright.common.files import read_document
 from meshwright.schema import Graph, Pipeline
 from meshwright.schema.degrees import Degrees
+from meshwright.schema.recompute import NO_RECOMPUTE
 from tests.dashboard.conftest import ROOT, Site, check, visit
 from tests.solver.layered import layered
 from tests.solver.small_graphs import topology, toy_calibration
@@ -89,7 +90,9 @@ def test_what_was_refused_for_want_of_memory_lies_beyond_the_limit(page: Page, s
     with Client(site.url) as client:
         devices = topology(4, memory_bytes=120_000)
         own, wishes = toy_calibration(), Pipeline(ranks=2)
-        plan = client.plan(layered(4), devices, calibration=own, pipeline=wishes).plan
+        plan = client.plan(
+            layered(4), devices, calibration=own, pipeline=wishes, recompute=NO_RECOMPUTE
+        ).plan
     assert plan is not None
     (refused, *_) = [own for own in plan.search.considered if "no plan that fits" in own.why]
     visit(page, f"{site.url}/plans/{plan.id}/front")

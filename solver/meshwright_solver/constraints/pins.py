@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from meshwright.schema import Graph, Mesh, Pin, RequestError, TooLarge
+from meshwright.schema import Graph, Mesh, Op, Pin, RequestError, TooLarge
 from meshwright.schema.dim_cuts import axes_of, counts_of
 from meshwright_solver.common.arrays import IntArray
 from meshwright_solver.common.name_globs import Names, alike
@@ -15,6 +15,7 @@ from meshwright_solver.constraints.dim_pins import check_cuts
 from meshwright_solver.problem.dataset_loading import loading_pins
 from meshwright_solver.problem.op_info import OpInfo
 from meshwright_solver.problem.problem import Problem
+from meshwright_solver.rules.op_knowledge import RECEIVE
 from meshwright_solver.strategies.op_model import OpModel, StrategyFilter
 
 
@@ -53,7 +54,10 @@ def _matched(problem: Problem, pins: Sequence[Pin], planned: Sequence[int]) -> d
     modules = Names([problem.ops[position].op.module for position in planned])
     for index, pin in enumerate(pins):
         matched = {
-            planned[place] for searched in (names, modules) for place in searched.matching(pin.op)
+            planned[place]
+            for searched in (names, modules)
+            for place in searched.matching(pin.op)
+            if _is_meant(problem.ops[planned[place]].op, pin.op)
         }
         if not matched:
             raise RequestError(
@@ -63,6 +67,14 @@ def _matched(problem: Problem, pins: Sequence[Pin], planned: Sequence[int]) -> d
             )
         pin_of.update(dict.fromkeys(matched, pin))
     return pin_of
+
+
+def _is_meant(op: Op, glob: str) -> bool:
+    """Whether a matching glob applies to an op: to what a stage receives only by name.
+
+    `*.attention` is of the ops of the graph, and not of `receive 1.attention:out` in a stage.
+    """
+    return op.kind != RECEIVE or glob.startswith(RECEIVE)
 
 
 def matching_pins(
@@ -80,7 +92,12 @@ def matching_pins(
     modules = Names([op.module for op in graph.ops])
     for index, glob in enumerate(globs):
         try:
-            places = {place for searched in (names, modules) for place in searched.matching(glob)}
+            places = {
+                place
+                for searched in (names, modules)
+                for place in searched.matching(glob)
+                if _is_meant(graph.ops[place], glob)
+            }
         except TooLarge as error:
             raise error.within(f"/pins/{index}/op" if index < len(pins) else "/module") from None
         for place in places:

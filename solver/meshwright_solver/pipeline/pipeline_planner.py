@@ -363,6 +363,7 @@ class _PipelineSearch:
     def _report(self, option: Option) -> None:
         """Offer an option with stage plans as an answer before the search ends."""
         self.best(partial(self._current_answer, option))
+        self.best.expect(option.ns)
 
     def _current_answer(self, option: Option) -> Answer:
         assert option.plans is not None

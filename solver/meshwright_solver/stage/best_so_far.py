@@ -7,6 +7,7 @@ whether and how often it calls the factory; a call does not affect the search.
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 from meshwright.schema import Answer
 
@@ -38,9 +39,14 @@ class Best:
     def __init__(self, keep: Keep) -> None:
         self._keep = keep
         self._answer: Answer | None = None
+        self._offered_ns = inf
 
     def __call__(self, make: Make) -> None:
-        self._keep(lambda: _better(self._answer, make()))
+        self._keep(lambda: self._unless_slower(_better(self._answer, make())))
+
+    def expect(self, step_ns: float) -> None:
+        """Offer nothing slower from now on: an answer with this step has been offered."""
+        self._offered_ns = min(self._offered_ns, step_ns)
 
     def add(self, answer: Answer) -> None:
         """Add the final answer of a search."""
@@ -48,8 +54,13 @@ class Best:
 
     def offer(self) -> None:
         """Offer the best answer of the searches that have ended."""
-        if self._answer is not None and self._answer.plan is not None:
+        if self._unless_slower(self._answer) is not None:
             self._keep(lambda: self._answer)
+
+    def _unless_slower(self, answer: Answer | None) -> Answer | None:
+        if answer is None or answer.plan is None:
+            return None
+        return answer if answer.plan.cost.step_ns <= self._offered_ns else None
 
 
 def _better(one: Answer | None, other: Answer | None) -> Answer | None:

@@ -67,9 +67,8 @@ def test_policies_tried_later_are_no_reason_to_keep_less() -> None:
 
 def test_of_a_pipeline_configurations_are() -> None:
     request = toy_request(
-        graph=layered(4),
-        topology=topology(4, 2),
-        setup=Setup(microbatches=4),
+        graph=layered(6, batch=64, width=512),
+        topology=topology(4, 2, flops_per_s=1e11, bytes_per_s=1e9),
         pipeline={"ranks": None},
     )
     found = kept(request)

@@ -66,7 +66,7 @@ def test_a_plan_found_before_any_mesh_was_searched_is_not_called_the_best() -> N
         if progress.incumbent_ns is not None:
             found.append(progress.incumbent_ns)
 
-    hurried = request.model_copy(update={"budget": Budget(seconds=1000)})
+    hurried = request.model_copy(update={"budget": Budget(seconds=9)})
     soon = plan(hurried, hear, lambda: bool(found)).plan
     assert soon is not None
     assert soon.search.found_by == "recursive_programming"
