@@ -119,6 +119,7 @@ def test_every_choice_of_the_form_is_one_of_the_request(page: Page, site: Site) 
     assert {name: body[name] for name in body if name not in ("graph", "topology")} == {
         "setup": {"symbols": {"seq": 4096}, "microbatches": 8},
         "pipeline": {"ranks": None},
+        "recompute": {},
         "constraints": {"optimizer_parallel": {"level": 3}, "offload": "optimizer"},
         "solver": "dynamic_programming",
         "budget": {"max_axes": 2},

@@ -241,6 +241,16 @@ def test_the_user_s_cuts_and_pins_are_kept() -> None:
     assert strategy == {"n": ("node",)}
 
 
+def test_a_glob_is_of_ops_and_not_of_what_a_stage_receives() -> None:
+    request = asked(layered(), cuts=("1.act",), schedule="1f1b")
+    pin = Pin(op="*linear*", strategy={"n": ()})
+    plan = planned(request.model_copy(update={"pins": (pin,)}))
+    ops = {op.op: op.strategy for stage in plan.stages for op in stage.ops}
+    assert any(name.startswith("receive") and "linear" in name for name in ops)
+    pinned = [name for name in ops if "linear" in name and not name.startswith("receive")]
+    assert all("n" not in ops[name] for name in pinned)
+
+
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
