@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from bench.one_stage import ONE_STAGE
 from meshwright.schema import Budget, Request
-from meshwright.schema.pipeline import NO_PIPELINE
-from meshwright.schema.recompute import NO_RECOMPUTE
 
-ONE_STAGE: dict[str, Any] = {"pipeline": NO_PIPELINE, "recompute": NO_RECOMPUTE}
-# the same in the body of a request and on the command line
+# the same in the body of a request
 ONE_STAGE_BODY: dict[str, Any] = {"pipeline": {"ranks": 1}, "recompute": {"policy": "none"}}
-ONE_STAGE_OPTIONS = ("--pipeline", "none", "--recompute", "none")
 
 
 def one_stage_request(**fields: Any) -> Request:

@@ -22,10 +22,10 @@ from playwright.sync_api import (
     sync_playwright,
 )
 
+from bench.one_stage import ONE_STAGE
 from meshwright.client import Client
 from meshwright.common.files import read_document
 from meshwright.schema import Graph
-from tests.one_stage import ONE_STAGE
 from tests.service.conftest import server
 
 ROOT = Path(__file__).resolve().parents[2]

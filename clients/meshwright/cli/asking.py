@@ -23,7 +23,7 @@ from meshwright.plugins.planner import (
     find_verifier,
     planner_modules,
     preset,
-    takes_executor,
+    takes,
 )
 from meshwright.render import render_plan, render_summary
 from meshwright.replan import keeping_its_way
@@ -98,7 +98,7 @@ def _searched(request: Request, workers: int) -> Answer:
     with (
         StopSignal(signal.SIGINT) as stop,
         ProgressLine(stop) as line,
-        processes(workers if takes_executor(planner) else 1, planner_modules()) as executor,
+        processes(workers if takes(planner, "executor") else 1, planner_modules()) as executor,
     ):
         more: dict[str, Any] = {} if executor is None else {"executor": executor}
         answer = planner(request, line, stop, **more)

@@ -231,6 +231,6 @@ def plan(
         server=server,
         verify=verify,
         output=output,
-        workers=workers or (1 if wishes.pipeline.ranks == 1 else usual_processes()),
+        workers=workers or usual_processes(),
         calibration=None if calibration is None else read_document(calibration, Calibration),
     )

@@ -79,7 +79,7 @@ def replan(
         server=server,
         verify=verify,
         output=output,
-        workers=workers or (1 if wishes.pipeline.ranks == 1 else usual_processes()),
+        workers=workers or usual_processes(),
         calibration=own,
         before=Before(plan=file.plan, topology=file.topology, setup=file.setup, steps=steps),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import Executor
 from inspect import signature
-from typing import Protocol, cast
+from typing import Literal, Protocol, cast
 
 from meshwright.common.stop_signal import Stop, never
 from meshwright.plugins.entry_points import load_entry_point, module_of, named_object
@@ -60,14 +60,9 @@ class Planner(Protocol):
     ) -> Answer: ...
 
 
-def takes_keep(planner: Callable[..., Answer]) -> bool:
-    """Whether a planner provides intermediate plans."""
-    return "keep" in signature(planner).parameters
-
-
-def takes_executor(planner: Callable[..., Answer]) -> bool:
-    """Whether a planner searches in several processes."""
-    return "executor" in signature(planner).parameters
+def takes(planner: Callable[..., Answer], parameter: Literal["executor", "keep"]) -> bool:
+    """Whether a planner has an optional parameter."""
+    return parameter in signature(planner).parameters
 
 
 def find_planner(name: str = "default") -> Planner:

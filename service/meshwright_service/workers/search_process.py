@@ -28,7 +28,7 @@ from typing import Any
 
 from meshwright.common.process_pool import processes
 from meshwright.common.stop_signal import StopSignal
-from meshwright.plugins.planner import find_planner, planner_modules, takes_executor, takes_keep
+from meshwright.plugins.planner import find_planner, planner_modules, takes
 from meshwright.replan import keeping_its_way
 from meshwright.reports.plan_warnings import request_warnings
 from meshwright.schema import MeshwrightError, Plan, Request
@@ -112,10 +112,10 @@ class _Search:
         try:
             request = keeping_its_way(Request.from_json(sent))
             planner = find_planner(self.planner)
-            several = self._executor(request) if takes_executor(planner) else nullcontext()
+            several = self._executor(request) if takes(planner, "executor") else nullcontext()
             with several as executor:
                 more: dict[str, Any] = {} if executor is None else {"executor": executor}
-                if takes_keep(planner):
+                if takes(planner, "keep"):
                     more["keep"] = partial(incumbent_reporter, request)
                 answer = planner(request, reporter, stop, **more)
         except MeshwrightError as error:

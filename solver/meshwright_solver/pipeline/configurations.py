@@ -45,6 +45,11 @@ class Configuration:
     on: tuple[str, ...] = ()
 
     @property
+    def schedule_terms(self) -> tuple[ScheduleKind, int, int, int]:
+        """The arguments of `schedule` and `pace_of`."""
+        return self.schedule, self.ranks, self.microbatches, self.stages_per_rank
+
+    @property
     def shares(self) -> Placement:
         return self.placement or (RankShare(0, self.ranks),)
 

@@ -93,11 +93,11 @@ class Drafts:
             for group in waiting:
                 due.setdefault(group.shares, group)
             waiting = [group for group in waiting if group is not due[group.shares]]
-            worth_ns = _worth_ns(beaten_ns())
+            least_ns = worth_ns(beaten_ns())
             wanted = []
             for group in due.values():
                 self._set_floors(group)
-                if group.may_take(worth_ns, before.get(group.shares)):
+                if group.may_take(least_ns, before.get(group.shares)):
                     wanted.append(group)
             some = self._look_at(wanted, deadline)
             looked += some
@@ -149,10 +149,10 @@ class Drafts:
         waiting = [group for group in groups if group.at_best_ns < np.inf]
         while waiting and not deadline.is_over() and enough > 0:
             best_ns = min([beaten_ns, *(_UNSURE * group.ns for group in done)])
-            waiting = [group for group in waiting if group.may_take(_worth_ns(best_ns))]
+            waiting = [group for group in waiting if group.may_take(worth_ns(best_ns))]
             rest, waiting = waiting[:_AT_ONCE], waiting[_AT_ONCE:]
             for group in rest:
-                group.keep(_worth_ns(best_ns))
+                group.keep(worth_ns(best_ns))
             self._draft(rest, deadline, best_ns)
             estimated(rest)
             done += rest
@@ -314,7 +314,7 @@ class Drafts:
             yield self._known[draft]
 
 
-def _worth_ns(ns: float) -> float:
+def worth_ns(ns: float) -> float:
     """The step that a configuration must stay below to be worth a draft. ns: of a known plan."""
     return (1 - LEAST_GAIN) * ns
 

@@ -91,12 +91,7 @@ class Estimator:
         each = max(1, len(self._layers) // (configuration.ranks * configuration.stages_per_rank))
         limits = StageLimits(
             plans=tuple([way for way in ways if way.layers <= each]),
-            pace=pace_of(
-                configuration.schedule,
-                configuration.ranks,
-                configuration.microbatches,
-                configuration.stages_per_rank,
-            ),
+            pace=pace_of(*configuration.schedule_terms),
             limits_bytes=np.array(
                 [part.topology.device.memory_bytes * self.usable for part in parts]
             ),

@@ -47,7 +47,8 @@ class SingleStagePlan:
         self._axes = axes
         self._finest_axes = searches.shared.request.budget.max_axes
         self._best = best
-        self._search_coarsest(TrialOrder(first_only=True), ())
+        self._trials: Trials = ()
+        self._search_coarsest(TrialOrder(first_only=True))
         self._is_begun = True
         self._on_finest: Callable[[], _SingleStageAnswer] | None = None
 
@@ -91,10 +92,10 @@ class SingleStagePlan:
         """Try the policies and microbatches that may be faster than `beaten_ns`; only once."""
         if self._is_begun and not self._deadline.is_over():
             self._is_begun = False
-            self._search_coarsest(TrialOrder(beaten_ns=beaten_ns), self._trials)
+            self._search_coarsest(TrialOrder(beaten_ns=beaten_ns))
 
-    def _search_coarsest(self, order: TrialOrder, begun: Trials) -> None:
-        task = SingleStageTask(self._axes, order, begun=begun)
+    def _search_coarsest(self, order: TrialOrder) -> None:
+        task = SingleStageTask(self._axes, order, begun=self._trials)
         keep = through(self._best, self._as_asked)
         found = _plan_single_stage(self._searches.shared, task, self._deadline, keep)
         self._coarse, self._trials = self._offered(found.answer), found.trials

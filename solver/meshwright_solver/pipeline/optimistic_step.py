@@ -51,12 +51,7 @@ def equal_stages_ns(configuration: Configuration, passes: Passes) -> float:
 def _run_ns(configuration: Configuration, passes: Passes) -> float:
     """The time of all passes, times the ranks, from runs of the schedule."""
     stages = configuration.ranks * configuration.stages_per_rank
-    pace = pace_of(
-        configuration.schedule,
-        configuration.ranks,
-        configuration.microbatches,
-        configuration.stages_per_rank,
-    )
+    pace = pace_of(*configuration.schedule_terms)
     forward, inputs, weights = (
         np.full(stages, ns / configuration.stages_per_rank)
         for ns in (passes.forward_ns, passes.inputs_ns, passes.weights_ns)

@@ -81,12 +81,7 @@ class OptionPlanner:
                 self.request.topology,
                 self.request.setup,
                 self.calibration,
-                schedule(
-                    configuration.schedule,
-                    configuration.ranks,
-                    configuration.microbatches,
-                    configuration.stages_per_rank,
-                ),
+                schedule(*configuration.schedule_terms),
                 option.cuts,
                 configuration.placement,
             )

@@ -48,7 +48,7 @@ from meshwright_solver.pipeline.candidates import Option, all_considered, left_o
 from meshwright_solver.pipeline.configurations import Configuration, configurations
 from meshwright_solver.pipeline.draft import coarsest_axes
 from meshwright_solver.pipeline.draft_group import DraftGroup
-from meshwright_solver.pipeline.drafts import LEAST_GAIN, Drafts
+from meshwright_solver.pipeline.drafts import Drafts
 from meshwright_solver.pipeline.infeasible_pipeline import closest, nothing_fits
 from meshwright_solver.pipeline.mixed_cluster_prefilter import ranked_groups
 from meshwright_solver.pipeline.no_pipeline import (
@@ -57,6 +57,7 @@ from meshwright_solver.pipeline.no_pipeline import (
 )
 from meshwright_solver.pipeline.option_planner import AS_GOOD, COARSE_TOLERANCE, OptionPlanner
 from meshwright_solver.pipeline.pipeline_document import document
+from meshwright_solver.pipeline.promising import of_all_ranks, promising_groups
 from meshwright_solver.pipeline.shared_context import Searches, SharedContext
 from meshwright_solver.pipeline.stage_graph import Anatomy
 from meshwright_solver.pipeline.step_bound import request_bound_ns
@@ -74,8 +75,6 @@ _LATE = 8  # chosen: draft groups to find any plan after the end of the time
 _DRAFTED_OF_MIXED = 16  # chosen: draft groups of a mixed cluster, which has hundreds
 _SHARPENED = 4  # chosen: groups with several drafts; two seconds for each kind of device
 # --- how near: shares of the best step that finer meshes may still gain ---
-_NEAR = 1.1  # chosen: drafts on finer meshes seldom gain so much
-_BEST_OF_RANKS = 1.5  # chosen: finer meshes can gain so much if a rank has many devices
 _FAR_AHEAD = 1.1  # chosen: stages on finer meshes seldom gain so much
 _ESTIMATING = 0.5  # chosen: share of the time for estimates; the rest is for stage plans
 
@@ -255,7 +254,7 @@ class _PipelineSearch:
         self._is_cut_short = estimating.is_over()
         self._say_left_out(groups, done, estimating)
         kinds = len(self.request.topology.groups)
-        promising = _promising(done, beaten_ns(), max(1, _SHARPENED // kinds))
+        promising = promising_groups(done, beaten_ns(), max(1, _SHARPENED // kinds))
         self.drafts.sharpen(promising, estimating)
         options = [option for group in groups for option in group.options]
         if not options and not self._has_first:
@@ -290,7 +289,7 @@ class _PipelineSearch:
         """
         planned: list[Option] = []
         tried = 0
-        for option in _of_all_ranks(options):
+        for option in of_all_ranks(options):
             best_ns = min((other.ns for other in planned), default=single_ns)
             if planned and (tried >= _MOST_PLANNED or self.deadline.is_over()):
                 break
@@ -381,39 +380,6 @@ class _PipelineSearch:
 
     def _say(self, phase: str, done: int, total: int) -> None:
         self.say(Progress(phase=phase, done=done, total=max(total, 1)))
-
-
-def _promising(groups: Sequence[DraftGroup], single_ns: float, most: int) -> list[DraftGroup]:
-    """The best group of every number of ranks, and others near the best; any if none fits.
-
-    single_ns: the step of the plan without a pipeline.
-    """
-    estimated = sorted((group for group in groups if group.options), key=lambda group: group.ns)
-    if not estimated:
-        return list(groups)[:most]
-    best_ns = min(estimated[0].ns, single_ns)
-    estimated = [group for group in estimated if group.may_take((1 - LEAST_GAIN) * best_ns)]
-    seen: set[int] = set()
-    firsts, others = [], []
-    for group in estimated:
-        if group.ranks not in seen and group.ns <= _BEST_OF_RANKS * best_ns:
-            firsts.append(group)
-        elif group.ns <= _NEAR * best_ns:
-            others.append(group)
-        seen.add(group.ranks)
-    return [*firsts, *others][:most]
-
-
-def _of_all_ranks(options: Sequence[Option]) -> list[Option]:
-    """The options with the first of every number of ranks before all others.
-
-    Estimates of one number of ranks have a common error.
-    """
-    firsts: dict[int, Option] = {}
-    for option in options:
-        firsts.setdefault(option.configuration.ranks, option)
-    first = list(firsts.values())
-    return [*first, *(option for option in options if not any(option is other for other in first))]
 
 
 def _idle_notes(topology: Topology, configuration: Configuration) -> Iterator[str]:

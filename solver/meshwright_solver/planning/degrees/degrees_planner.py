@@ -170,12 +170,7 @@ def _one_rank(request: Request, report: Report | None, stop: Stop) -> Answer:
 def _pipeline(request: Request, stop: Stop) -> Answer:
     anatomy = Anatomy(request.graph)
     configuration = _configuration(_with_microbatches(request), anatomy)
-    order = schedule(
-        configuration.schedule,
-        configuration.ranks,
-        configuration.microbatches,
-        configuration.stages_per_rank,
-    )
+    order = schedule(*configuration.schedule_terms)
     calibration = calibration_for(request)
     cuts = configuration.cuts or equal_cuts(anatomy, request.setup, order.stages)
     staged = Staged(anatomy, request.topology, request.setup, calibration, order, cuts)
