@@ -270,7 +270,7 @@ class _PipelineSearch:
     def _say_left_out(
         self, groups: Sequence[DraftGroup], done: Sequence[DraftGroup], time: Deadline
     ) -> None:
-        count = sum(len(group.configurations) for group in groups)
+        count = sum(len(group.configurations) + len(group.left_out) for group in groups)
         count -= sum(len(group.configurations) for group in done)
         if count and time.is_over():
             self.notes.append(f"{count} configurations were not estimated")

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 
 from meshwright.schema import Budget, Pipeline, Recompute, Request, Setup, Topology
+from meshwright_solver.pipeline.candidates import CutEstimate
+from meshwright_solver.pipeline.configurations import Configuration, configurations
 from meshwright_solver.pipeline.drafts import LEAST_GAIN
+from meshwright_solver.pipeline.estimates import EstimateTask, Estimator
+from meshwright_solver.pipeline.stage_graph import Anatomy
 from tests.solver.layered import layered
 from tests.solver.requests import offered, planned, toy_request
 from tests.solver.small_graphs import topology
@@ -75,3 +79,26 @@ def test_a_search_without_time_has_the_plan_without_a_pipeline_if_it_fits() -> N
     found = planned(request)
     assert found.schedule is None
     assert "the search ended after 0.001 s: a longer budget may find a faster plan" in found.notes
+
+
+def test_the_note_counts_every_configuration_without_an_estimate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    estimated: set[Configuration] = set()
+    cuts = Estimator.cuts
+
+    def noted(self: Estimator, task: EstimateTask) -> list[CutEstimate | None]:
+        estimated.update(task.configurations)
+        return cuts(self, task)
+
+    monkeypatch.setattr(Estimator, "cuts", noted)
+    request = toy_request(
+        graph=layered(6, batch=64, width=512),
+        topology=topology(4, 2, flops_per_s=1e11, bytes_per_s=1e9),
+        pipeline=Pipeline(ranks=None),
+    )
+    found = planned(request)
+    every = set(configurations(request, Anatomy(request.graph)))
+    (note,) = [note for note in found.notes if "not estimated" in note]
+    assert estimated < every
+    assert int(note.split()[0]) == len(every - estimated)
