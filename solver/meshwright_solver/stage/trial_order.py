@@ -1,4 +1,4 @@
-"""What a search of one stage tries: all configurations at once, or the first that has a plan."""
+"""The order in which the search of one stage tries policies and numbers of microbatches."""
 
 from __future__ import annotations
 
