@@ -1,10 +1,12 @@
-"""Folding cache: foldings and recomputed ops of one graph, shared between searches."""
+"""Folding cache: foldings, problems and recomputed ops of one graph, shared between searches."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping
 
 from meshwright.schema import Graph
+from meshwright_solver.common.identity_keys import IdentityKeys
+from meshwright_solver.common.recent import Recent
 from meshwright_solver.folding.fold import Folding, foldings
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.recomputed_ops import RecomputedOps
@@ -12,6 +14,7 @@ from meshwright_solver.problem.values import Values
 
 Marks = Mapping[str, Hashable]
 _KEPT_PROBLEMS = 4  # chosen: as many numbers of microbatches as one batch of drafts has
+_KEPT_OPS = 20_000  # chosen: of all problems that are kept; a large one takes some 100 MB
 
 
 class Foldings:
@@ -21,7 +24,10 @@ class Foldings:
         self.graph = graph
         self._sequences: list[tuple[Marks, list[Folding], Iterator[Folding]]] = []
         self._remade: dict[Hashable, RecomputedOps] = {}
-        self._originals: dict[Hashable, tuple[Problem, Values]] = {}
+        self._originals = Recent[tuple[Problem, Values]](lambda _: 1, _KEPT_PROBLEMS)
+        self._sized = Recent[Problem](lambda problem: len(problem.ops), _KEPT_OPS)
+        self._values = Recent[Values](lambda values: len(values.looks), _KEPT_OPS)
+        self._key_of = IdentityKeys()
 
     def remade(self, terms: Hashable, make: Callable[[], RecomputedOps]) -> RecomputedOps:
         """Recomputed ops for these terms, which are all inputs besides the graph."""
@@ -37,11 +43,22 @@ class Foldings:
         terms: all that recomputed ops depend on, besides the policy. The topologies of problems
         with equal terms may differ.
         """
-        problem = self._originals.pop(terms, None) or make()
-        self._originals[terms] = problem
-        if len(self._originals) > _KEPT_PROBLEMS:
-            del self._originals[next(iter(self._originals))]
-        return problem
+        return self._originals.get(terms, make)
+
+    def sized(self, graph: Graph, terms: Hashable, make: Callable[[], Problem]) -> Problem:
+        """The problem of the graph, or of a folded one, for these terms; the last few are kept.
+
+        terms: all that its sizes depend on. Topologies and positions of problems with equal terms
+        may differ.
+        """
+        return self._sized.get((self._key_of(graph), terms), make)
+
+    def values(
+        self, graph: Graph, terms: Hashable, remade: RecomputedOps, make: Callable[[], Values]
+    ) -> Values:
+        """The values of such a problem with these ops recomputed; the last few are kept."""
+        key = self._key_of(graph), terms, self._key_of(remade)
+        return self._values.get(key, make)
 
     def of(self, marks: Marks) -> Iterator[Folding]:
         """Foldings for ops that differ by marks, in the order of `foldings`."""

@@ -4,8 +4,8 @@
 - Any other draft has the memory of all ranks, and the microbatches in flight of one rank: its plans
   fit if every rank has an equal share of the graph. It has several plans along the price of memory
   (`meshwright_solver.stage.memory_tradeoff`).
-- If none of these fits, or the request or the graph needs a search other than elimination, the
-  draft has one plan, from the stage search.
+- If the request needs a search other than elimination, the draft has one plan, from the stage
+  search; also if none of these fits, and no other draft does.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Draft:
 
     groups: those of the pipeline, whose memory together limits the draft; empty for one plan
     without a limit. policy: of recomputation. held: microbatches in flight. axes: of the finest
-    mesh.
+    mesh. is_thorough: whether the stage search looks for a plan where no price of memory finds one.
     """
 
     share: RankShare
@@ -63,6 +63,7 @@ class Draft:
     microbatches: int
     held: float
     axes: int
+    is_thorough: bool = False
 
     def on(self, topology: Topology) -> Topology:
         """The topology of one rank, with the memory of all ranks."""
@@ -78,7 +79,8 @@ class Draft:
 def plan_draft(request: Request, anatomy: Anatomy, draft: Draft, deadline: Deadline) -> Drafted:
     """The draft plans from the fastest to the leanest, or the reason why none fits.
 
-    None if the graph does not divide into these microbatches, or if the time is over. Pins that the
+    None if the graph does not divide into these microbatches, if no price of memory makes a plan
+    fit, or if the time is over. Pins that the
     devices of a rank cannot satisfy make the draft infeasible if the number of ranks is open; they
     raise RequestError if the request states it.
     """
@@ -105,14 +107,14 @@ def plan_draft(request: Request, anatomy: Anatomy, draft: Draft, deadline: Deadl
         return None  # the graph cannot run with so small a batch
     except OutOfTime:
         return None
-    if isinstance(plans, Infeasible):
+    if plans is None or isinstance(plans, Infeasible):
         return plans
     return _draft_plans(request, anatomy, draft, plans)
 
 
 def _plans(
     request: Request, anatomy: Anatomy, draft: Draft, deadline: Deadline
-) -> list[FoldedPlan] | Infeasible:
+) -> list[FoldedPlan] | Infeasible | None:
     place = StagePosition(draft.held, tolerance=_TOLERANCE, max_labels=_MOST_LABELS)
     ways, policy = anatomy.foldings, draft.policy
     limited = within(request, deadline)
@@ -122,6 +124,8 @@ def _plans(
             plans = price_stage(limited, policy, place, ways, deadline, most)
             if plans:
                 return plans
+            if not draft.is_thorough:
+                return None
         except TableTooLarge:
             if draft.axes > coarsest_axes(request, request.topology):
                 return []  # there are plans on coarser meshes

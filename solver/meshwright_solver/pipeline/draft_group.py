@@ -61,6 +61,11 @@ class DraftGroup:
         return min(self.ranks, self.microbatches)
 
     @property
+    def held_share(self) -> float:
+        """The share of the batch that the first rank of 1f1b holds, in saved activations."""
+        return self.most_held / self.microbatches
+
+    @property
     def is_drafted(self) -> bool:
         """Whether every share has draft plans."""
         return {way.group for way in self.ways} == {share.group for share in self.shares}

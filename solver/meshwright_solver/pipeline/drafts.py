@@ -10,6 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -32,6 +33,7 @@ Say = Callable[[str, int, int], None]
 _AT_ONCE = 4  # chosen: groups in one batch of drafts
 _UNSURE = 1.04  # measured: estimates are up to 4 % too low (gpt3-175b, 1,024 A100)
 _SHIFTED = 1.05  # chosen: shifts of cuts between layers seldom gain so much
+_MORE = 1.25  # chosen: so much more is too much in groups of other ranks too
 LEAST_GAIN = 0.005  # chosen: as `simplicity`: what gains less is not searched for
 _FULL: RecomputePolicy = "full"
 
@@ -51,6 +53,8 @@ class Drafts:
         self.refused: Infeasible | None = None
         self.coarse_only: set[Placement] = set()
         self._known: dict[Draft, Drafted] = {}
+        self._has_drafts = False
+        self._held_too_much: dict[RecomputePolicy, float] = {}
 
     @property
     def policies(self) -> tuple[RecomputePolicy, ...]:
@@ -168,14 +172,40 @@ class Drafts:
         tight = [group for group in groups if len(group.options) < len(group.configurations)]
         for group in tight:
             group.ways = []
-        lighter = [policy for policy in self.policies if policy != _FULL] or self.policies
-        self._add(_drafts_of(tight, lighter), deadline)
+        *lighter, lean = [policy for policy in self.policies if policy != _FULL] or self.policies
+        self._draft_within_memory(tight, lean, deadline)
+        self._add(_drafts_of([group for group in tight if group.is_drafted], lighter), deadline)
         self.estimate(tight, deadline)
-        if len(lighter) < len(self.policies):
+        if lean != self.policies[-1]:
             best_ns = min([beaten_ns, *(group.ns for group in groups)])
             more = [group for group in tight if group.gains_by_full(FINER * best_ns)]
-            self._add(_drafts_of(more, [_FULL]), deadline)
+            self._draft_within_memory(more, _FULL, deadline)
             self.estimate(more, deadline)
+        self._has_drafts |= any(group.is_drafted for group in groups)
+        if tight and not self._has_drafts:
+            self._draft_thoroughly(tight, deadline)
+
+    def _draft_within_memory(
+        self, groups: Sequence[DraftGroup], policy: RecomputePolicy, deadline: Deadline
+    ) -> None:
+        """Draft groups, except those whose ranks hold more of the batch than fits in others."""
+        most = self._held_too_much.get(policy, np.inf)
+        before = [len(group.ways) for group in groups]
+        wanted = [group for group in groups if group.held_share < most or len(group.shares) > 1]
+        self._add(_drafts_of(wanted, [policy]), deadline)
+        failed = [
+            _MORE * group.held_share
+            for group, ways in zip(groups, before, strict=True)
+            if group in wanted and len(group.ways) == ways and not deadline.is_over()
+        ]
+        self._held_too_much[policy] = min([most, *failed])
+
+    def _draft_thoroughly(self, groups: Sequence[DraftGroup], deadline: Deadline) -> None:
+        """Draft groups by the stage search, or find out what they need."""
+        wanted = _drafts_of(groups, self.policies)
+        self._add(_thorough(wanted), deadline)
+        self.estimate(groups, deadline)
+        self._has_drafts = any(group.is_drafted for group in groups)
 
     def _is_tight(self, group: DraftGroup) -> bool:
         """Whether memory may constrain the plans of the group's stages."""
@@ -223,6 +253,8 @@ class Drafts:
             for place in range(len(group.shares))
             for draft in self._further_drafts(group, place)
         ]
+        if not self._has_drafts:
+            wanted = _thorough(wanted)
         self._add(wanted, deadline)
         self.estimate(groups, deadline)
         self._shift(groups, deadline)
@@ -329,6 +361,11 @@ def _drafts_of(
         for place, axes in enumerate(group.axes)
         for policy in policies
     ]
+
+
+def _thorough(wanted: Sequence[tuple[DraftGroup, Draft]]) -> list[tuple[DraftGroup, Draft]]:
+    """The drafts, by the stage search where no price of memory makes a plan fit."""
+    return [(group, replace(draft, is_thorough=True)) for group, draft in wanted]
 
 
 def _memory_ratio(why: Infeasible) -> float:

@@ -26,7 +26,10 @@ from meshwright_solver.stage.trial_order import ALL, TrialOrder
 Planned = Callable[[Request], Answer]
 Trials = tuple[PolicyTrials | None, ...]  # by group of devices
 
-_SHARE = 0.4  # chosen: share of the remaining time for each search without a pipeline
+# chosen: shares of the remaining time for searches without a pipeline. That on the finest meshes is
+# the last one, and mostly runs beside others
+_COARSE_SHARE = 0.4
+_FINE_SHARE = 0.75
 _FAR_AHEAD = 1.1  # chosen: finer meshes seldom gain so much
 
 _UNSURE = 1.05  # measured: estimates of pipelines near the memory limit are up to 4 % too low
@@ -165,7 +168,8 @@ def _plan_single_stage(
     request, trials = shared.request, list[PolicyTrials | None]()
     final = task.axes == request.budget.max_axes
     on_meshes_of = on_meshes(request, task.axes, is_final=final)
-    limited = within(on_meshes_of, deadline, _SHARE / len(request.topology.groups))
+    share = _FINE_SHARE if task.coarse else _COARSE_SHARE
+    limited = within(on_meshes_of, deadline, share / len(request.topology.groups))
 
     def planned(one: Request) -> Answer:
         ways = shared.anatomy.foldings

@@ -18,6 +18,7 @@ from meshwright_solver.folding.folding_cache import Foldings
 from meshwright_solver.problem.problem import with_gradient
 from meshwright_solver.rules import RuleTable
 from meshwright_solver.rules.op_knowledge import RECEIVE
+from meshwright_solver.stage.recompute.blocks import BlockNames
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,11 @@ class Anatomy:
     @cached_property
     def foldings(self) -> Foldings:
         return Foldings(self.graph)
+
+    @cached_property
+    def block_names(self) -> dict[int, BlockNames]:
+        """The cache of `Staged.blocks`, by number of microbatches."""
+        return {}
 
     @cached_property
     def place(self) -> Mapping[str, int]:

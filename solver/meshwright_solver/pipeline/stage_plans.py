@@ -94,6 +94,8 @@ class StageTask:
     ) -> StageTask:
         """The task for a wish. place: see `place_of`."""
         number, memory_share, *_ = wish
+        if request.recompute.policy != "none":
+            place = replace(place, blocks=staged.blocks(number))
         stage_request = staged.request(request, number, memory_share)
         judged = staged.stage_problem(number)
         return StageTask(

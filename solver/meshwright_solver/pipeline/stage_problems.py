@@ -40,7 +40,9 @@ from meshwright_solver.pipeline.rank_placement import (
 from meshwright_solver.pipeline.stage_equivalence import alike
 from meshwright_solver.pipeline.stage_graph import Anatomy, received, stage_graphs
 from meshwright_solver.problem.problem import Problem, build_problem
+from meshwright_solver.problem.values import find_values
 from meshwright_solver.rules.op_knowledge import RECEIVE
+from meshwright_solver.stage.recompute.blocks import BlockNames, block_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,8 +152,28 @@ class Staged:
 
     def alike(self, request: Request) -> list[int]:
         """By stage, the first equivalent stage, whose plan fits it too."""
-        setups = [self.setup_of(stage) for stage in range(len(self.graphs))]
-        return alike(self.graphs, request, setups, self.places)
+        numbers = range(len(self.graphs))
+        setups = [self.setup_of(stage) for stage in numbers]
+        places = list(self.places)
+        if request.recompute.policy != "none":
+            places = [(places[stage], self._block_lengths(stage)) for stage in numbers]
+        return alike(self.graphs, request, setups, places)
+
+    def blocks(self, stage: int) -> BlockNames:
+        """The blocks of the whole graph, cut to the ops of a stage, which recomputes by block."""
+        known, count = self.anatomy.block_names, self.schedule.microbatches
+        if count not in known:
+            devices = self.parts[0].topology
+            problem = build_problem(
+                self.anatomy.graph, devices, self.setup, self.calibration, count
+            )
+            known[count] = block_names(problem, find_values(problem))
+        here = {op.name for op in self.graphs[stage].ops}
+        parts = (tuple([name for name in block if name in here]) for block in known[count])
+        return tuple([part for part in parts if part])
+
+    def _block_lengths(self, stage: int) -> tuple[int, ...]:
+        return tuple([len(block) for block in self.blocks(stage)])
 
     @property
     def places(self) -> tuple[Hashable, ...]:

@@ -48,7 +48,7 @@ def plans_along_prices(
     spaces: MeshSpaces, candidates: Sequence[Mesh], most: int
 ) -> list[FoldedPlan]:
     """Plans from the cheapest to the leanest, at most `most` of each mesh; none if even the leanest
-    seem not to fit. Raises OutOfTime, TableTooLarge."""
+    seem not to fit, unless only the cheapest are wanted. Raises OutOfTime, TableTooLarge."""
     vertices: list[_Vertex] = []
     for space in spaces.possible(candidates):
         vertices += _vertices(space.unfolding, most, spaces.deadline)
@@ -59,18 +59,18 @@ def plans_along_prices(
     plans = [FoldedPlan(vertex.unfolding.lowered.models, vertex.unfolding, vertex.priced.choice)
              for vertex in selected]  # fmt: skip
     # the leanest first: mostly one plan has to be judged
-    return plans if any(plan.over_bytes <= 0 for plan in reversed(plans)) else []
+    return plans if most == 1 or any(plan.over_bytes <= 0 for plan in reversed(plans)) else []
 
 
 def _vertices(whole: Unfolding, most: int, deadline: Deadline) -> list[_Vertex]:
     budget, graph = SearchBudget(), whole.graph
     program = elimination_program(graph, budget.max_table_entries, budget.max_held_entries)
+    if program.entries() > _MOST_ENTRIES:
+        raise TableTooLarge("the whole graph", program.entries(), _MOST_ENTRIES)
     cheapest = solve(program, CostWeights(1.0, 0.0), deadline)
     if cheapest.value == inf:
         return []
     limit = inf if graph.memory_limit_bytes is None else graph.memory_limit_bytes
-    if program.entries() > _MOST_ENTRIES:
-        raise TableTooLarge("the whole graph", program.entries(), _MOST_ENTRIES)
     line = hull(cheapest, most, _LEAST * limit, deadline)
     return [_Vertex(whole, priced) for priced in line]
 

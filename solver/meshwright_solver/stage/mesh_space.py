@@ -19,7 +19,7 @@ from meshwright_solver.folding.unfold import Unfolding
 from meshwright_solver.lowering.lower import lower
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.uneven import Uneven
-from meshwright_solver.problem.values import find_values
+from meshwright_solver.problem.values import Values
 from meshwright_solver.search.core.outcome import Outcome
 from meshwright_solver.search.elimination.dynamic_programming import DynamicProgramming
 from meshwright_solver.stage.lower_bounds import (
@@ -86,15 +86,20 @@ class MeshSpaces:
     """The search spaces of one problem on meshes of the request's topology."""
 
     def __init__(
-        self, request: Request, folding: Folding, problem: Problem, deadline: Deadline
+        self,
+        request: Request,
+        folding: Folding,
+        problem: Problem,
+        values: Values,
+        deadline: Deadline,
     ) -> None:
-        """problem: of the folded graph. Raises RequestError for pins to axes that no mesh has."""
+        """problem, values: of the folded graph. Raises RequestError for pins to axes of no mesh."""
         self.request = request
         self.folding = folding
         self.problem = problem
         self.deadline = deadline
         self.plans = FoldedPlans()
-        self.values = find_values(problem)
+        self.values = values
         self.pins = pinned_ops(problem, request.pins, self.values.views)
         self._sketches = OpSketches(problem, self.values)
         check_axes(list(self.pins.values()), meshes_of(request, request.budget.max_axes))

@@ -46,40 +46,47 @@ class ProblemVariants:
             return NOTHING
         device = self._request.topology.device.model_dump_json(exclude={"memory_bytes"})
         blocks = self._request.recompute.blocks
-        numbers: Hashable = (
-            count, setup.id, self._calibration.id, device, self._position.sent
-        )  # fmt: skip
+        position = self._position
+        numbers: Hashable = (self._terms(count), device, position.sent, position.blocks)
 
         def make() -> RecomputedOps:
             original = self._foldings.original(numbers, lambda: self.original(count))
-            return remade(*original, policy, blocks)
+            return remade(*original, policy, blocks, position.blocks)
 
         return self._foldings.remade((policy, blocks, numbers), make)
 
     def original(self, count: int) -> tuple[Problem, Values]:
         """The problem of the whole graph, and its values, without recomputation."""
         if self._original is None or self._original[0] != count:
-            problem = self.problem(self._request.graph, count, NOTHING, Room())
-            self._original = count, problem, find_values(problem)
+            graph = self._request.graph
+            problem = self.problem(graph, count, NOTHING, Room())
+            self._original = count, problem, self.values(graph, count, problem)
         return self._original[1:]
 
     def problem(self, graph: Graph, count: int, recompute: RecomputedOps, room: Room) -> Problem:
         """The problem of a graph, the request's or a folded one."""
-        position = self._position
-        problem = build_problem(
-            graph,
-            self._request.topology,
-            self._request.setup,
-            self._calibration,
-            count,
-            in_flight=position.in_flight,
+        position, topology = self._position, self._request.topology
+
+        def make() -> Problem:
+            return build_problem(graph, topology, self._request.setup, self._calibration, count)
+
+        sized = make() if topology.beside else self._foldings.sized(graph, self._terms(count), make)
+        return replace(
+            sized,
+            topology=topology,
+            in_flight=position.in_flight * sized.copies,
             stage_link=position.link,
             sent=position.sent,
             remade=recompute,
-        )
-        return replace(
-            problem,
             whole=self._request.graph,
             spare_bytes=room.spare_bytes,
             moved_bytes=room.moved_bytes,
         )
+
+    def values(self, graph: Graph, count: int, problem: Problem) -> Values:
+        """The values of a problem of this graph."""
+        terms = self._terms(count)
+        return self._foldings.values(graph, terms, problem.remade, lambda: find_values(problem))
+
+    def _terms(self, count: int) -> Hashable:
+        return count, self._request.setup.id, self._calibration.id

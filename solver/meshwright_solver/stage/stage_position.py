@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from meshwright.schema import Link, Mesh
 from meshwright_solver.folding.mesh_outcome import TOLERANCE
 from meshwright_solver.search.core.outcome import MOST_LABELS
+from meshwright_solver.stage.recompute.blocks import BlockNames
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +19,7 @@ class StagePosition:
     have a gradient that comes back.
     tolerance: the gap at which the search ends. max_labels: of the last step of a search
     (`SearchBudget`). spare_bytes: the first reserve for transient memory. meshes: those to search,
-    all by default; a bound holds for these meshes.
+    all by default; a bound holds for these meshes. blocks: of the whole graph, for recomputation.
     """
 
     in_flight: float = 1
@@ -28,6 +29,7 @@ class StagePosition:
     spare_bytes: float = 0.0
     max_labels: int = MOST_LABELS
     meshes: tuple[Mesh, ...] = ()
+    blocks: BlockNames | None = None
 
 
 ALONE = StagePosition()

@@ -146,6 +146,8 @@ class StageSearch:
                 is_open[first] = is_open[first] and tries.best().plan is None
             if not is_open[first] or self._deadline.is_over() or self._is_enough(tries):
                 break
+            if not tries.may_gain_by_more(count):
+                break
         return tries
 
     def _is_enough(self, tries: PolicyTrials) -> bool:
@@ -194,7 +196,8 @@ class StageSearch:
                 tries.add("ops", count, answer, len(recompute.again))
             return inf if answer.plan is None else answer.plan.cost.step_ns
 
-        rungs = ladder(*self._variants.original(count), self._request.recompute.blocks)
+        blocks = self._request.recompute.blocks
+        rungs = ladder(*self._variants.original(count), blocks, self._position.blocks)
         descend(rungs, step_ns, lambda: not self._deadline.is_over())
 
     def _plan(
@@ -267,8 +270,9 @@ class StageSearch:
         shares: Exposed | None = None,
     ) -> MeshSpaces:
         problem = self._variants.problem(folding.graph, count, recompute, room)
+        values = self._variants.values(folding.graph, count, problem)
         problem = replace(problem, counted=shares)
-        return MeshSpaces(self._request, folding, problem, self._deadline)
+        return MeshSpaces(self._request, folding, problem, values, self._deadline)
 
     @uncollected
     def _search_meshes(

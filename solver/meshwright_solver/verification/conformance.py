@@ -55,6 +55,7 @@ from meshwright_solver.problem.values import ProblemValue, find_values
 from meshwright_solver.stage.engines.registry import portfolio_of
 from meshwright_solver.stage.mesh_space import wished_at_rest
 from meshwright_solver.stage.recompute import remade
+from meshwright_solver.stage.recompute.blocks import BlockNames
 from meshwright_solver.strategies.mesh_models import Models
 from meshwright_solver.strategies.offload import DEALT, DEALT_TOO, DEVICE, ROWS
 from meshwright_solver.strategies.op_model import StrategyFilter
@@ -129,13 +130,20 @@ def _check_cuts(plan: Plan, request: Request) -> None:
             raise _broken_wish("pipeline.cuts", cut, f"stage {number - 1} has the op {cut!r} too")
 
 
-def check_stage_wishes(problem: Problem, stage: Stage, request: Request, where: str) -> None:
+def check_stage_wishes(
+    problem: Problem,
+    stage: Stage,
+    request: Request,
+    where: str,
+    blocks: BlockNames | None = None,
+) -> None:
     """Raise PlanError where a stage breaks a wish.
 
-    problem, request: those of the stage alone.
+    problem, request: those of the stage alone. blocks: of the whole graph, for recomputation; None
+    for the only stage.
     """
     _check_mesh(stage.mesh, request, where)
-    _check_recompute(problem, stage, request, where)
+    _check_recompute(problem, stage, request, where, blocks)
     stage_problem = problem.of_stage(stage)
     models = Models.of_stage(problem, stage)
     assignment = assignment_of_stage(models, stage)
@@ -167,7 +175,9 @@ def _check_mesh(mesh: Mesh, request: Request, where: str) -> None:
     raise _broken_wish("budget.max_axes", request.budget.max_axes, difference)
 
 
-def _check_recompute(problem: Problem, stage: Stage, request: Request, where: str) -> None:
+def _check_recompute(
+    problem: Problem, stage: Stage, request: Request, where: str, names: BlockNames | None
+) -> None:
     """Check the recompute policy and the ops that it recomputes in the wished number of blocks.
 
     The policy `ops` may recompute any op: the price of memory decides which.
@@ -180,7 +190,7 @@ def _check_recompute(problem: Problem, stage: Stage, request: Request, where: st
     if wish.policy == "ops":
         return
     plain = replace(problem, remade=NOTHING)
-    wanted = remade(plain, find_values(plain), wish.policy, wish.blocks)
+    wanted = remade(plain, find_values(plain), wish.policy, wish.blocks, names)
     different = sorted(wanted.again ^ done.again)
     if different:
         blocks = "" if wish.blocks is None else f" in {wish.blocks} blocks"

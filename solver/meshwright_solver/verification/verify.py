@@ -115,7 +115,9 @@ def verify_documents(
             stage_request, where = request.model_copy(update={"topology": topology}), ""
         else:
             stage_request, where = staged.request(request, number), f"stage {number}: "
-        check_stage_wishes(executed.problem, stage, stage_request, where)
+        has_blocks = staged is not None and request.recompute.policy not in ("none", "auto")
+        blocks = staged.blocks(number) if staged is not None and has_blocks else None
+        check_stage_wishes(executed.problem, stage, stage_request, where, blocks)
     check_bounds(plan, request, calibration, staged)
     return _certificate(plan, stages, seed)
 

@@ -41,6 +41,7 @@ from meshwright_solver.planning.interleaving import with_copies
 from meshwright_solver.problem.inference_graph import for_inference
 from meshwright_solver.problem.problem import Problem, build_problem
 from meshwright_solver.problem.recomputed_ops import RecomputedOps
+from meshwright_solver.problem.values import find_values
 from meshwright_solver.search.core.outcome import Outcome, SearchBudget, TableTooLarge
 from meshwright_solver.search.elimination.dynamic_programming import dynamic_programming
 from meshwright_solver.search.message_passing.message_search import message_search
@@ -176,7 +177,7 @@ def frame_of(
         problem = replace(
             _problem_of(alone, folding.graph, measured, again), whole=graph, spare_bytes=spare
         ).of_stage(stage)
-        spaces = MeshSpaces(request, folding, problem, ENDLESS)
+        spaces = MeshSpaces(request, folding, problem, find_values(problem), ENDLESS)
         space = spaces.on(stage.mesh, problem)
         models, allowed = space.models, space.filters
         try:

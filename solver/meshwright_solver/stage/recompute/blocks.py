@@ -3,6 +3,8 @@
 A run of repeats (`meshwright_solver.search.elimination.repeats`) gives the length of a block, not
 its start. A block starts where the fewest bytes cross from earlier to later ops: in a transformer
 before the first norm of a layer.
+
+A pipeline stage has the blocks of the whole graph: alone it may have no repeats.
 """
 
 from __future__ import annotations
@@ -20,6 +22,8 @@ from meshwright_solver.problem.weight_casts import is_weight_cast
 
 _LEAST_REPEATS = 2  # two layers are layers
 
+BlockNames = tuple[tuple[str, ...], ...]  # by block, the names of its ops
+
 
 def blocks(problem: Problem, values: Values) -> list[range]:
     """Positions of ops, in order; each block holds at least one product with parameters."""
@@ -31,6 +35,28 @@ def blocks(problem: Problem, values: Values) -> list[range]:
                 not ranges or ranges[-1].stop <= block.start
             ):
                 ranges.append(block)
+    return ranges
+
+
+def block_names(problem: Problem, values: Values) -> BlockNames:
+    """The names of the ops of each block."""
+    return tuple(
+        [tuple([op.name for op in problem.ops[block.start : block.stop]])
+         for block in blocks(problem, values)]
+    )  # fmt: skip
+
+
+def named_blocks(problem: Problem, values: Values, names: BlockNames) -> list[range]:
+    """Positions of the ops of these blocks in a part of their graph, as `blocks` has them."""
+    position_of = problem.position_of
+    ranges: list[range] = []
+    for block in names:
+        positions = [position_of[name] for name in block if name in position_of]
+        if not positions:
+            continue
+        first = max(min(positions), ranges[-1].stop if ranges else 0)
+        if _has_product(problem, values, part := range(first, max(positions) + 1)):
+            ranges.append(part)
     return ranges
 
 

@@ -16,6 +16,8 @@ WAITING = 0.03
 # chosen: configurations that coarse meshes tell apart no better, and how many are searched again
 NEAR = 1.02
 MOST_PROMISING = 3
+# chosen: the share of a step that remains without recomputation
+LEFT = 0.6
 # chosen: of the compute of a plan without recomputation; the forward pass is a third of it, and
 # outputs of blocks and their last ops are saved
 AGAIN = 0.2
@@ -70,12 +72,14 @@ class PolicyTrials:
         ops: the number of recomputed ops, for a policy with several variants.
         """
         before_ns = min((t.step_ns for t in self.tries if t.policy == policy), default=inf)
+        best_ns = self.step_ns
         self.tries.append(_Try(policy, microbatches, answer, ops))
         plan, why = answer.plan, answer.infeasible
         if plan is None:
             return why is not None and why.constraint == "memory"
-        waited_ns = sum(plan.cost.exposed_ns.values())
-        return plan.cost.step_ns < before_ns and waited_ns > WAITING * plan.cost.step_ns
+        step_ns, waited_ns = plan.cost.step_ns, sum(plan.cost.exposed_ns.values())
+        may_win = waited_ns > WAITING * step_ns and step_ns - waited_ns < best_ns
+        return step_ns < before_ns and may_win
 
     def may_gain(self, policy: RecomputePolicy, beaten_ns: float) -> bool:
         """Whether a policy may have a faster plan than `beaten_ns`: `full` repeats most ops."""
@@ -87,6 +91,15 @@ class PolicyTrials:
         if policy != "full" or not plain:
             return True
         return (1 + AGAIN) * min(plain) < beaten_ns
+
+    def may_gain_by_more(self, microbatches: int) -> bool:
+        """Whether more than so many microbatches may have the fastest plan.
+
+        With less recomputation, which they have memory for, most of the step remains.
+        """
+        steps_ns = [t.step_ns for t in self.tries if t.microbatches == microbatches]
+        least_ns = min(steps_ns, default=inf)
+        return least_ns == inf or LEFT * least_ns < self.step_ns
 
     def answer_of(self, policy: RecomputePolicy, microbatches: int) -> Answer | None:
         """The answer of a configuration; None if it was not tried."""

@@ -18,7 +18,13 @@ from meshwright_costmodel.operators import op_ns
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.recomputed_ops import NOTHING, RecomputedOps
 from meshwright_solver.problem.values import Values
-from meshwright_solver.stage.recompute.blocks import blocks, is_weighted_product
+from meshwright_solver.rules.op_knowledge import RECEIVE
+from meshwright_solver.stage.recompute.blocks import (
+    BlockNames,
+    blocks,
+    is_weighted_product,
+    named_blocks,
+)
 from meshwright_solver.stage.recompute.min_cut import (
     BlockValue,
     ops_again,
@@ -28,16 +34,21 @@ from meshwright_solver.stage.recompute.min_cut import (
 
 
 def remade(
-    problem: Problem, values: Values, policy: RecomputePolicy, count: int | None = None
+    problem: Problem,
+    values: Values,
+    policy: RecomputePolicy,
+    count: int | None = None,
+    names: BlockNames | None = None,
 ) -> RecomputedOps:
     """The ops that a policy recomputes. count: only in the first `count` blocks.
 
-    problem: of the whole graph, without recomputation.
+    problem: of the whole graph or of a pipeline stage, without recomputation. names: the blocks,
+    where the problem is of a part of their graph.
     """
     if policy == "none" or not problem.training:
         return NOTHING
-    chosen = blocks(problem, values)[:count]
-    return Choice(problem, values, policy).of(chosen)
+    chosen = blocks(problem, values) if names is None else named_blocks(problem, values, names)
+    return Choice(problem, values, policy).of(chosen[:count])
 
 
 class Choice:
@@ -107,6 +118,7 @@ class Choice:
 
     def _may(self, block: range) -> list[int]:
         positions = [p for p in block if p not in self.values.views and self._moves(p)]
+        positions = [p for p in positions if self.problem.ops[p].op.kind != RECEIVE]
         match self.policy:
             case "full" | "ops":
                 return positions

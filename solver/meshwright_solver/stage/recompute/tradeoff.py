@@ -23,7 +23,7 @@ from math import inf
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.recomputed_ops import NOTHING, RecomputedOps
 from meshwright_solver.problem.values import Values
-from meshwright_solver.stage.recompute.blocks import blocks
+from meshwright_solver.stage.recompute.blocks import BlockNames, blocks, named_blocks
 from meshwright_solver.stage.recompute.policies import Choice
 
 FINEST = 8  # chosen: an eighth of the blocks; each halving takes a plan
@@ -56,9 +56,15 @@ class Ladder:
         return Choice(self.problem, self.values, "ops").of(self.blocks, prices)
 
 
-def ladder(problem: Problem, values: Values, count: int | None = None) -> Ladder:
-    """problem: of the whole graph, without recomputation. count: only the first `count` blocks."""
-    chosen_blocks = tuple(blocks(problem, values)[:count]) if problem.training else ()
+def ladder(
+    problem: Problem,
+    values: Values,
+    count: int | None = None,
+    names: BlockNames | None = None,
+) -> Ladder:
+    """problem, count, names: see `meshwright_solver.stage.recompute.policies.remade`."""
+    found = blocks(problem, values) if names is None else named_blocks(problem, values, names)
+    chosen_blocks = tuple(found[:count]) if problem.training else ()
     if not chosen_blocks:
         return Ladder(problem, values, chosen_blocks, (Rung(0.0, NOTHING, 0, 0.0),))
 
