@@ -16,7 +16,7 @@ from itertools import islice
 import numpy as np
 
 from meshwright.schema import Infeasible, RecomputePolicy
-from meshwright_solver.common.deadline import Deadline
+from meshwright_solver.common.deadline import ENDLESS, Deadline
 from meshwright_solver.pipeline.candidates import CutEstimate, Option
 from meshwright_solver.pipeline.configurations import Configuration
 from meshwright_solver.pipeline.draft import Draft, Drafted, coarsest_axes, plan_draft
@@ -45,8 +45,11 @@ class Drafts:
     tables on finer meshes are too large.
     """
 
-    def __init__(self, searches: Searches, say: Say) -> None:
+    def __init__(self, searches: Searches, say: Say, ends: Deadline = ENDLESS) -> None:
+        """ends: of the whole search. Drafts may have less time, but those that are made in time are
+        estimated."""
         self.searches = searches
+        self._ends = ends
         self.request = searches.shared.request
         self.estimator = searches.shared.estimator
         self.say = say
@@ -168,19 +171,19 @@ class Drafts:
         easy = [group for group in groups if not self._is_tight(group)]
         for group in easy:
             group.ways = list(group.free)
-        self.estimate(easy, deadline)
+        self.estimate(easy)
         tight = [group for group in groups if len(group.options) < len(group.configurations)]
         for group in tight:
             group.ways = []
         *lighter, lean = [policy for policy in self.policies if policy != _FULL] or self.policies
         self._draft_within_memory(tight, lean, deadline)
         self._add(_drafts_of([group for group in tight if group.is_drafted], lighter), deadline)
-        self.estimate(tight, deadline)
+        self.estimate(tight)
         if lean != self.policies[-1]:
             best_ns = min([beaten_ns, *(group.ns for group in groups)])
             more = [group for group in tight if group.gains_by_full(FINER * best_ns)]
             self._draft_within_memory(more, _FULL, deadline)
-            self.estimate(more, deadline)
+            self.estimate(more)
         self._has_drafts |= any(group.is_drafted for group in groups)
         if tight and not self._has_drafts:
             self._draft_thoroughly(tight, deadline)
@@ -204,7 +207,7 @@ class Drafts:
         """Draft groups by the stage search, or find out what they need."""
         wanted = _drafts_of(groups, self.policies)
         self._add(_thorough(wanted), deadline)
-        self.estimate(groups, deadline)
+        self.estimate(groups)
         self._has_drafts = any(group.is_drafted for group in groups)
 
     def _is_tight(self, group: DraftGroup) -> bool:
@@ -256,8 +259,8 @@ class Drafts:
         if not self._has_drafts:
             wanted = _thorough(wanted)
         self._add(wanted, deadline)
-        self.estimate(groups, deadline)
-        self._shift(groups, deadline)
+        self.estimate(groups)
+        self._shift(groups)
 
     def _further_drafts(self, group: DraftGroup, place: int) -> Iterator[Draft]:
         """Further drafts of a share: on finer meshes, with the policies of the group's best stages.
@@ -278,17 +281,15 @@ class Drafts:
             for held in dict.fromkeys(in_flight):
                 yield group.draft(place, policy, held, axes)
 
-    def estimate(self, groups: Sequence[DraftGroup], deadline: Deadline) -> None:
+    def estimate(self, groups: Sequence[DraftGroup]) -> None:
         """Set the options of groups from their current drafts."""
-        for group in groups:
-            group.options = []
         drafted = [group for group in groups if group.is_drafted]
         tasks = [EstimateTask(tuple(group.ways), tuple(group.configurations)) for group in drafted]
-        results = self.searches.fanned(_cuts, tasks, deadline)
+        results = self.searches.fanned(_cuts, tasks, self._ends)
         for group, task, cuts in zip(drafted, tasks, results, strict=False):
             group.options = self.estimator.options(task, cuts, max(group.axes))
 
-    def _shift(self, groups: Sequence[DraftGroup], deadline: Deadline) -> None:
+    def _shift(self, groups: Sequence[DraftGroup]) -> None:
         """Improve the cuts of options near the best."""
         best_ns = min((group.ns for group in groups), default=np.inf)
         near = [
@@ -301,7 +302,7 @@ class Drafts:
             EstimateTask(tuple(group.ways), (option.configuration,), shift=True)
             for group, _, option in near
         ]
-        results = self.searches.fanned(_cuts, tasks, deadline)
+        results = self.searches.fanned(_cuts, tasks, self._ends)
         for (group, place, _), task, cuts in zip(near, tasks, results, strict=False):
             for shifted in self.estimator.options(task, cuts, max(group.axes)):
                 group.options[place] = shifted

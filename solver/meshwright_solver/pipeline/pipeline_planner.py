@@ -76,7 +76,7 @@ _DRAFTED_OF_MIXED = 16  # chosen: draft groups of a mixed cluster, which has hun
 _SHARPENED = 4  # chosen: groups with several drafts; two seconds for each kind of device
 # --- how near: shares of the best step that finer meshes may still gain ---
 _FAR_AHEAD = 1.1  # chosen: stages on finer meshes seldom gain so much
-_ESTIMATING = 0.5  # chosen: share of the time for estimates; the rest is for stage plans
+_ESTIMATING = 0.6  # chosen: share of the time for estimates; the rest is for stage plans
 
 
 def plan_pipeline(
@@ -125,7 +125,7 @@ class _PipelineSearch:
         self.deadline = Deadline.after(request.budget.seconds, stop)
         self.anatomy = Anatomy(request.graph)
         self.searches = Searches(SharedContext(request, self.anatomy), executor)
-        self.drafts = Drafts(self.searches, self._say)
+        self.drafts = Drafts(self.searches, self._say, self.deadline)
         self.stages = OptionPlanner(
             self.drafts, self.deadline, executor, say=self._say, report=self._report
         )
