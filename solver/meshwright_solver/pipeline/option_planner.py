@@ -46,12 +46,22 @@ class OptionPlanner:
         self.say = say
         self.report = report
         self.calibration = calibration_for(drafts.request)
+        self._coarse: dict[Configuration, tuple[Option, Option]] = {}
         self._staged: dict[tuple[Configuration, tuple[int, ...]], Staged] = {}
 
     def coarse(self, option: Option, best_ns: float) -> Option:
-        """The option, planned on the meshes of its estimate. best_ns: of options planned before."""
+        """The option, planned on the meshes of its estimate. best_ns: of options planned before.
+
+        An option is planned once.
+        """
+        before, known = self._coarse.get(option.configuration, (None, None))
+        if before is option and known is not None:
+            return known
         planned = self._with_plans(option, option.axes, COARSE_TOLERANCE, best_ns)
-        return self._without_recompute(planned, best_ns)
+        planned = self._without_recompute(planned, best_ns)
+        if planned.plans is not None:
+            self._coarse[option.configuration] = option, planned
+        return planned
 
     def refined(self, option: Option) -> tuple[Option, tuple[str, ...]]:
         """The option, planned on the finest meshes, and notes on omitted meshes."""

@@ -66,6 +66,7 @@ from meshwright_solver.stage.best_so_far import Best, Keep, unwanted
 from meshwright_solver.stage.parameter_bound import parameter_shortfall
 from meshwright_solver.stage.request_check import check
 from meshwright_solver.stage.search_progress import Report
+from meshwright_solver.stage.stage_search import FAR_BEHIND
 
 # --- how many ---
 _PLANNED = 3  # chosen: options that are planned stage by stage; about a second each
@@ -246,10 +247,11 @@ class _PipelineSearch:
         else:
             enough = np.inf
             in_order = self.drafts.look(groups, estimating, beaten_ns)
+        at_best_ns = in_order[0].at_best_ns if in_order else np.inf
         if alone is not None:
-            alone.expect(in_order[0].at_best_ns if in_order else np.inf)
+            alone.expect(at_best_ns)
             estimating = self._for_estimates()
-        self._has_first = beaten_ns() < np.inf
+        self._has_first = beaten_ns() < np.inf and beaten_ns() <= FAR_BEHIND * at_best_ns
         done = self.drafts.begin(in_order, estimating, enough, beaten_ns(), self._plan_first)
         self._is_cut_short = estimating.is_over()
         self._say_left_out(groups, done, estimating)
@@ -257,7 +259,7 @@ class _PipelineSearch:
         promising = promising_groups(done, beaten_ns(), max(1, _SHARPENED // kinds))
         self.drafts.sharpen(promising, estimating)
         options = [option for group in groups for option in group.options]
-        if not options and not self._has_first:
+        if not options and beaten_ns() == np.inf:
             return self.drafts.tight_options(groups, _TIGHT)
         return options
 
@@ -348,7 +350,8 @@ class _PipelineSearch:
     def _plan_first(self, groups: Sequence[DraftGroup]) -> None:
         """Plan and offer the best option of the first groups that have any, until one has a plan.
 
-        Without it, a search in which one stage does not fit has no plan before its last part.
+        Without it, a search in which one stage does not fit, or is slow, has nothing better before
+        its last part.
         """
         options = [option for group in groups for option in group.options]
         if self._has_first or not options:
