@@ -169,10 +169,15 @@ def empty_recompute(request: Request, problem: Problem) -> list[str]:
         return []
     if not problem.training:
         return []  # covered by `ineffective_options`
-    return [
-        f"recompute {recompute.policy}: nothing is done again; no repeated block has ops that this "
+    return [nothing_recomputed(recompute.policy)]
+
+
+def nothing_recomputed(policy: str) -> str:
+    """The note on a policy that recomputes nothing."""
+    return (
+        f"recompute {policy}: nothing is done again; no repeated block has ops that this "
         "policy may repeat and whose results take memory"
-    ]
+    )
 
 
 def busiest_experts(models: Models, chosen: Chosen) -> list[str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import get_args
 
-from meshwright.schema import Considered, Plan, Request, Schedule, Search
+from meshwright.schema import Considered, Plan, RecomputePolicy, Request, Schedule, Search
 from meshwright_solver.evaluation.model_flops import added_flops
+from meshwright_solver.evaluation.notes import nothing_recomputed
 from meshwright_solver.pipeline.configuration_bound import least_step_ns
 from meshwright_solver.pipeline.stage_plans import StagePlans
 from meshwright_solver.pipeline.stage_problems import Staged
@@ -54,5 +56,14 @@ def document(
         padding=tuple(
             {str(padding): padding for plan in plans for padding in plan.padding}.values()
         ),
-        notes=tuple(dict.fromkeys([*notes, *(note for plan in plans for note in plan.notes)])),
+        notes=tuple(dict.fromkeys([*notes, *_notes_of_stages(request, plans)])),
     )
+
+
+def _notes_of_stages(request: Request, plans: Sequence[Plan]) -> list[str]:
+    """The notes of the stages; a policy recomputes nothing if no stage recomputes anything."""
+    recomputes = any(plan.stages[0].recompute is not None for plan in plans)
+    is_open = request.recompute.policy == "auto"
+    policies = get_args(RecomputePolicy) if recomputes or is_open else ()
+    unsaid = {nothing_recomputed(policy) for policy in policies}
+    return [note for plan in plans for note in plan.notes if note not in unsaid]

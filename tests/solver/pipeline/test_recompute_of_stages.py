@@ -72,3 +72,10 @@ def test_a_plan_that_recomputes_less_than_was_asked_for_is_refused() -> None:
             plan.model_copy(update={"wishes": wishes}), request.graph, request.topology,
             request.setup,
         )  # fmt: skip
+
+
+def test_a_stage_without_layers_is_no_reason_for_a_note() -> None:
+    """The last stage is the loss alone; the others recompute."""
+    plan = planned(asked(("2.norm", "loss"), "full"))
+    assert [bool(ops) for ops in recomputed(plan)] == [True, True, False]
+    assert not [note for note in plan.notes if "nothing is done again" in note]
