@@ -29,6 +29,8 @@ StagePlanner = Callable[[Request, Report | None, Stop, StagePosition], Answer]
 
 # chosen: each round takes the shortfall from the stages' shares; the second mostly suffices
 _ROUNDS = 4
+_LITTLE_MORE = 1.15  # chosen: ranks are balanced for their estimates, which are a few per cent off
+_MARGIN = 1.002  # chosen: needs are rounded
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,7 +237,10 @@ def plan_stages_that_fit(
 
     A stage search counts saved activations until the last pass, for one stage alone. The buffers of
     a split backward pass can be larger, and only a plan determines them.
+
+    A stage that needs a little more than its share gets it: others of its rank may need less.
     """
+    plans: StagePlans | Infeasible
     closest: StagePlans | None = None
     known: dict[Wish, StageAnswer] = {}
     batch = step_batch(request.graph, request.setup)
@@ -253,7 +258,11 @@ def plan_stages_that_fit(
             worth,
         )
         if isinstance(plans, Infeasible):
-            return plans if closest is None else _shortfall(closest, batch)
+            wider = None if closest is not None else _wider(wishes, staged, known, request)
+            if wider is None or deadline.is_over():
+                return plans if closest is None else _shortfall(closest, batch)
+            wishes = wider
+            continue
         over = plans.over_bytes
         if max(over) <= 0:
             return plans
@@ -263,8 +272,26 @@ def plan_stages_that_fit(
         wishes = replace(wishes, shares=_reduced_shares(wishes.shares, staged, over, request))
         if min(wishes.shares) <= 0 or deadline.is_over():
             break
-    assert closest is not None
-    return _shortfall(closest, batch)
+    return plans if closest is None else _shortfall(closest, batch)
+
+
+def _wider(
+    wishes: StageWishes, staged: Staged, known: dict[Wish, StageAnswer], request: Request
+) -> StageWishes | None:
+    """The wishes with what the last stage without a plan needs; None if that is much more."""
+    if not known:
+        return None
+    (number, share, *_), stage_answer = next(reversed(known.items()))
+    why = stage_answer.answer.infeasible
+    if why is None or why.constraint != "memory" or not why.needed_bytes or not why.available_bytes:
+        return None
+    needed = share * why.needed_bytes / why.available_bytes
+    if needed > min(1.0, _LITTLE_MORE * share):
+        return None
+    kinds = list(zip(staged.alike(request), wishes.kinds, strict=True))
+    shares = zip(wishes.shares, kinds, strict=True)
+    more = tuple([_MARGIN * needed if kind == kinds[number] else own for own, kind in shares])
+    return replace(wishes, shares=more)
 
 
 def _shortfall(closest: StagePlans, batch: int | None) -> Infeasible:
