@@ -38,6 +38,24 @@ def test_what_is_drawn_is_what_the_service_lays_out(page: Page, site: Site) -> N
     assert page.locator(".graph [data-box]").count() == len(laid["boxes"])
 
 
+def test_all_of_a_long_drawing_comes_in_sight(page: Page, site: Site) -> None:
+    """In a window this low it begins at its top, where letters can be read."""
+    page.set_viewport_size({"width": 1280, "height": 320})
+    opened = ["model", "model.layers", "model.layers.0"]
+    address = urlencode({"open": opened}, doseq=True)
+    visit(page, f"{site.url}/plans/{site.plans['mixtral']}/graph?{address}")
+    below = """() => {
+        const room = document.querySelector("svg.graph").getBoundingClientRect();
+        const boxes = [...document.querySelectorAll(".graph [data-box]")];
+        return boxes.filter((box) => box.getBoundingClientRect().bottom > room.bottom + 1).length;
+    }"""
+    assert page.evaluate(below) > 0
+    page.get_by_role("button", name="All in sight").click()
+    page.wait_for_function(f"() => ({below})() === 0")
+    laid = httpx.get(f"{site.url}/v1/plans/{site.plans['mixtral']}/layout", params={"open": opened})
+    assert page.locator(".graph [data-box]").count() == len(laid.json()["boxes"])
+
+
 def test_an_edge_says_what_moves(page: Page, site: Site) -> None:
     plan = site.plans["face"]
     found = httpx.get(f"{site.url}/v1/plans/{plan}/layout", params={"open": "head"}).json()

@@ -34,11 +34,25 @@ export class Camera {
     this.told();
   }
 
-  /** All of a drawing in a window, not larger than life. */
+  /** All of a drawing in a window, at most slightly enlarged. */
   fit(drawing, window) {
-    this.scale = Math.min(1.25, Math.max(LEAST, Math.min((window.width - 32) / drawing.width, (window.height - 32) / drawing.height)));
-    if (this.scale < 0.45) this.scale = Math.min(0.8, (window.width - 32) / drawing.width); // too long to read: its width, from the top
-    this.scale = Math.max(LEAST, this.scale);
+    this.scale = Math.min(1.25, this.wide(drawing, window), (window.height - 32) / drawing.height);
+    this.place(drawing, window);
+  }
+
+  /** All of a drawing, or the top of one that is too long to be read. */
+  begin(drawing, window) {
+    this.fit(drawing, window);
+    if (this.scale >= 0.45) return;
+    this.scale = Math.max(LEAST, Math.min(0.8, this.wide(drawing, window)));
+    this.place(drawing, window);
+  }
+
+  wide(drawing, window) {
+    return (window.width - 32) / drawing.width;
+  }
+
+  place(drawing, window) {
     this.x = Math.max(16, (window.width - drawing.width * this.scale) / 2);
     this.y = 16;
     this.told();

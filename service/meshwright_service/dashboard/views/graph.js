@@ -49,7 +49,7 @@ export async function show({ root, params, query, signal, keep, title }) {
   let chosen = query.get("op");
   const size = () => ({ width: svg.clientWidth, height: svg.clientHeight });
   const camera = new Camera(moved);
-  fit();
+  camera.begin(layout, size());
   paint();
   fill(legend, graphLegend(axes, layout.edges));
   if (chosen && boxes.has(chosen)) select(chosen, true);
@@ -127,7 +127,7 @@ export async function show({ root, params, query, signal, keep, title }) {
 
   async function foldAll() {
     await open([]);
-    fit();
+    camera.begin(layout, size());
   }
 
   function reach({ box, open: above }) {
