@@ -187,6 +187,9 @@ class Drafts:
         self._has_drafts |= any(group.is_drafted for group in groups)
         if tight and not self._has_drafts:
             self._draft_thoroughly(tight, deadline)
+        for group in tight:
+            if group.options and not group.is_drafted:
+                group.ways = list(group.free)  # some of its configurations are not short of memory
 
     def _draft_within_memory(
         self, groups: Sequence[DraftGroup], policy: RecomputePolicy, deadline: Deadline

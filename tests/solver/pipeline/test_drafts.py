@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from meshwright.schema import Pipeline, Recompute
@@ -66,3 +68,27 @@ def test_no_plan_is_faster_than_the_least_step_of_equal_stages(every: list[Draft
     for group in every:
         for own, floor_ns in group.floors_ns.items():
             assert floor_ns <= outlook_ns(own, group.free[0]) * (1 + 1e-9)
+
+
+class _OutOfTime(Drafts):
+    """One configuration of each group does not fit, and the time ends before any other draft."""
+
+    def estimate(self, groups: Sequence[DraftGroup]) -> None:
+        super().estimate(groups)
+        for group in groups:
+            group.options = group.options[:-1]
+
+    def _add(self, *_: object) -> None:
+        pass
+
+
+def test_estimates_stay_where_the_time_ends_before_drafts_within_memory() -> None:
+    request = toy_request(graph=layered(8), topology=topology(4, 2), pipeline=Pipeline(ranks=None))
+    anatomy = Anatomy(request.graph)
+    drafts = _OutOfTime(Searches(SharedContext(request, anatomy), None), lambda *_: None)
+    groups = drafts.look(drafts.groups(configurations(request, anatomy)), ENDLESS)
+    done = drafts.begin(groups, ENDLESS)
+    assert any(group.options for group in done)
+    assert all(group.is_drafted for group in done if group.options)
+    drafts.sharpen(done, ENDLESS)
+    assert any(group.options for group in done)
