@@ -1,5 +1,6 @@
 """docs/capture.md and docs/architectures.md say what is there."""
 
+import json
 import re
 import subprocess
 import sys
@@ -7,15 +8,17 @@ import textwrap
 from pathlib import Path
 
 import pytest
+import torch
 
 from examples.catalogue import EXAMPLES
-from meshwright.capture import capture_factory, capture_hf, passes
+from meshwright.capture import capture_factory, capture_hf, hf, passes
 from meshwright.reports.precision import graph_precision
 from meshwright.schema import GraphError
 from tests.capture.architectures import ARCHITECTURES
 from tests.capture.published_parameters import PUBLISHED
 
 FOLDER = Path(__file__).parents[2] / "docs"
+CONFIGS = FOLDER.parent / "examples" / "configs"
 DOCS = (FOLDER / "capture.md").read_text()
 ARCHITECTURES_PAGE = (FOLDER / "architectures.md").read_text()
 
@@ -85,3 +88,19 @@ def test_the_outputs_of_precision_and_sizes_are_those_of_the_recipe(tmp_path, mo
     with pytest.raises(GraphError) as refused:
         capture_factory("my_models:recipe", batch=32, sizes={"depth": 3})
     assert str(refused.value) in DOCS
+
+
+def test_the_models_from_configurations_have_as_many_parameters_as_the_page_says():
+    page = (FOLDER / "examples.md").read_text()
+    table = page[page.index("## Models from their configurations") :]
+    rows = re.findall(r"^\| ([a-z0-9.-]+) \| ([\d.,]+)B \|", table, re.MULTILINE)
+    assert len(rows) == 8
+    for name, billions in rows:
+        settings = json.loads((CONFIGS / f"{name}.json").read_text())
+        config = hf.build_config(settings)
+        with torch.device("meta"):
+            model = hf.head_of(settings, config)._from_config(config, dtype=torch.bfloat16)
+        count = sum(parameter.numel() for parameter in model.parameters())
+        stated = float(billions.replace(",", ""))
+        digits = len(billions.partition(".")[2])
+        assert round(count / 1e9, digits) == stated, name

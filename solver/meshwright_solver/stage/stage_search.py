@@ -45,7 +45,7 @@ from meshwright_solver.stage.trial_order import ALL, TrialOrder
 COARSE_WORTH = 0.01
 FINE_WORTH = 0.03
 LED_TOLERANCE = 0.01  # chosen: the gap at which such a search ends, as the step judges its plan
-FAR_BEHIND = 1.3  # chosen: other policies and microbatches seldom gain so much
+FAR_BEHIND = 1.3  # chosen: other microbatches, and `cheap` or `none` in turn, seldom gain so much
 SHORT_S = 10.0  # chosen: a budget with which a search begins with the fastest engine
 COARSE_AXES = 2  # chosen: one axis a level of most clusters; a third takes five times as long
 
@@ -153,7 +153,7 @@ class StageSearch:
     def _is_enough(self, tries: PolicyTrials) -> bool:
         """Whether no further plan is asked for, or worth a trial beside the known plan."""
         return tries.has_plan and (
-            self._order.first_only or tries.step_ns > FAR_BEHIND * self._order.beaten_ns
+            self._order.first_only or tries.hoped_ns > FAR_BEHIND * self._order.beaten_ns
         )
 
     def _planned(
