@@ -221,6 +221,9 @@ def _execute(
     seeds.update(seeds_of(scaled.problem))
     with np.errstate(all="ignore"):
         whole = run_whole(scaled.problem, sources, seeds)
+    undefined = [name for name, own in whole.gradients.items() if np.isnan(own).any()]
+    if undefined:
+        raise _NotVerifiableError(f"on random data the gradient of {undefined[0]!r} is undefined")
     by_position = frozenset(op for one in order for op in one.by_position)
     loaded = LoadedOrder(scaled.problem, scaled.chunks, by_position)
     sharded = run_sharded(scaled.problem, scaled.stage, sources, seeds, loaded)
@@ -262,7 +265,9 @@ def random_sources(problem: Problem, seed: int) -> dict[str, Array]:
         elif info.tensor.dtype == "bool":
             sources[name] = generator.integers(0, 2, info.shape).astype(np.bool_)
         else:
-            sources[name] = generator.integers(0, bounds.get(name, 2), info.shape)
+            # a single number is no index: a factor of 0 would leave nothing to compare
+            least = 0 if info.shape or name in bounds else 1
+            sources[name] = generator.integers(least, bounds.get(name, 2), info.shape)
     return sources
 
 

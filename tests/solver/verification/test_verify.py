@@ -14,7 +14,7 @@ from meshwright.schema.request_options import Solver
 from meshwright_costmodel.presets import preset
 from meshwright_solver.planning.planner import plan
 from meshwright_solver.problem.problem import Problem
-from meshwright_solver.verification.verify import verify, verify_documents
+from meshwright_solver.verification.verify import random_sources, verify, verify_documents
 from tests.one_stage import one_stage_request
 from tests.solver.requests import mlp_request, toy_request
 from tests.solver.small_graphs import GraphMaker, problem, topology
@@ -311,3 +311,32 @@ def test_infinities_of_a_mask_equal_each_other(fill: str) -> None:
     assert found is not None
     certificate = verify_documents(found, request.graph, request.topology, request.setup)
     assert certificate.outcome == "verified", certificate.detail
+
+
+def scaled_rows(kind: str) -> Graph:
+    """A product, scaled by a single number that is an integer, and its square root or sum."""
+    make = GraphMaker(batch=16)
+    x = make.input("x", "batch", 32)
+    h = make.op("linear", [x, make.parameter("w", 32, 32)], ["batch", 32], name="product")
+    factor = make.tensor("factor", [], "constant", dtype="int64")
+    factor = make.op("cast", [factor], [], name="cast", attrs={"dtype": "float32"})
+    h = make.op("mul", [h, factor], ["batch", 32], name="scaled")
+    if kind == "root of zero":
+        h = make.op("sub", [h, h], ["batch", 32], name="zero")
+        h = make.op("sqrt", [h], ["batch", 32], name="root")
+    loss = make.op("mean", [h], [], name="loss", attrs={"dims": [0, 1]})
+    return make.graph(loss, loss=loss)
+
+
+def test_a_factor_that_is_an_integer_is_not_taken_to_be_zero() -> None:
+    whole = problem(scaled_rows("sum"), topology(2, 2), Setup(microbatches=1))
+    assert all(random_sources(whole, seed)["factor"] == 1 for seed in range(20))
+
+
+def test_a_graph_without_gradients_on_random_data_is_not_verifiable() -> None:
+    request = toy_request(graph=scaled_rows("root of zero"), topology=topology(2, 2))
+    answer = plan(request)
+    assert answer.plan is not None
+    found = verify_documents(answer.plan, request.graph, request.topology, request.setup)
+    assert found.outcome == "not verifiable"
+    assert found.detail.startswith("on random data the gradient of ")
