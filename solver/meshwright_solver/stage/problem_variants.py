@@ -39,13 +39,18 @@ class ProblemVariants:
         self._cursors.append(FoldingCursor(self._foldings, marks))
         return self._cursors[-1]
 
-    def recompute(self, policy: RecomputePolicy, count: int) -> RecomputedOps:
-        """The ops that a policy recomputes in `count` microbatches."""
+    def recompute(
+        self, policy: RecomputePolicy, count: int, blocks: int | None = None
+    ) -> RecomputedOps:
+        """The ops that a policy recomputes in `count` microbatches.
+
+        blocks: the number of blocks that recompute, None for those of the request.
+        """
         setup = self._request.setup
         if policy == "none" or setup.phase != "training":
             return NOTHING
         device = self._request.topology.device.model_dump_json(exclude={"memory_bytes"})
-        blocks = self._request.recompute.blocks
+        blocks = self._request.recompute.blocks if blocks is None else blocks
         position = self._position
         numbers: Hashable = (self._terms(count), device, position.sent, position.blocks)
 

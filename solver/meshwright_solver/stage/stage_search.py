@@ -33,7 +33,7 @@ from meshwright_solver.stage.mesh_search import Floors, MeshSearch, OutcomesSoFa
 from meshwright_solver.stage.mesh_space import MeshSpaces
 from meshwright_solver.stage.microbatches import microbatch_counts
 from meshwright_solver.stage.problem_variants import ProblemVariants
-from meshwright_solver.stage.recompute.candidates import FULL, POLICIES, PolicyTrials
+from meshwright_solver.stage.recompute.candidates import FULL, POLICIES, PolicyTrials, Trial
 from meshwright_solver.stage.recompute.tradeoff import descend, ladder
 from meshwright_solver.stage.request_check import check
 from meshwright_solver.stage.search_progress import Report, SearchProgress
@@ -46,6 +46,8 @@ COARSE_WORTH = 0.01
 FINE_WORTH = 0.03
 LED_TOLERANCE = 0.01  # chosen: the gap at which such a search ends, as the step judges its plan
 FAR_BEHIND = 1.3  # chosen: other microbatches, and `cheap` or `none` in turn, seldom gain so much
+FEWER = 16  # chosen: a sixteenth of the blocks less at first
+MOST_TRIES = 6  # chosen: numbers of blocks; each takes a plan
 SHORT_S = 10.0  # chosen: a budget with which a search begins with the fastest engine
 COARSE_AXES = 2  # chosen: one axis a level of most clusters; a third takes five times as long
 
@@ -89,18 +91,18 @@ class StageSearch:
         has_coarse = axes > COARSE_AXES and self._candidates(COARSE_AXES) != self._candidates(axes)
         if not self._is_whole or not has_coarse or self._request.recompute.policy == "ops":
             trials = self._trials(axes)
-            return trials.best(), trials
+            return self._with_fewer_blocks(trials).best(), trials
         coarse = self._order.coarse or self._trials(COARSE_AXES)
         if coarse.best().plan is None:
             trials = self._trials(axes)
-            return trials.best(), trials
+            return self._with_fewer_blocks(trials).best(), trials
         fine = PolicyTrials()
         worth = FINE_WORTH
         for policy, count in coarse.promising():
             if not self._deadline.is_over() or not fine.tries:
                 fine.add(policy, count, self._planned(policy, count, axes, worth))
                 worth = inf  # of the fastest alone
-        return coarse.refined(fine), coarse
+        return self._with_fewer_blocks(coarse.refined(fine)).best(), coarse
 
     @property
     def _is_short(self) -> bool:
@@ -150,6 +152,34 @@ class StageSearch:
                 break
         return tries
 
+    def _with_fewer_blocks(self, tries: PolicyTrials) -> PolicyTrials:
+        """The trials, and those of the fastest plan's policy in fewer blocks.
+
+        A plan that leaves memory may save the activations of some blocks. Their number doubles
+        while that makes it faster; then what lies between is halved.
+        """
+        best, wanted = tries.fastest, self._request.recompute
+        is_open = wanted.policy == "auto" and wanted.blocks is None
+        if best is None or not is_open or not self._is_whole or self._order.first_only:
+            return tries
+        plan = best.answer.plan
+        if best.policy not in POLICIES or plan is None or plan.stages[0].recompute is None:
+            return tries
+        if self._is_short_of_memory(best.answer):
+            return tries
+        axes, more = len(plan.stages[0].mesh.axes), list[Trial]()
+        left, too_few = len(plan.stages[0].recompute.segments), 0
+        least = fewer = max(1, left // FEWER)
+        while left - too_few > least and len(more) < MOST_TRIES and not self._deadline.is_over():
+            blocks = left - fewer if left - fewer > too_few else (left + too_few) // 2
+            answer = self._planned(best.policy, best.microbatches, axes, FINE_WORTH, blocks)
+            more.append(Trial(best.policy, best.microbatches, answer, blocks=blocks))
+            if more[-1].step_ns < best.step_ns:
+                best, left, fewer = more[-1], blocks, 2 * fewer
+            else:
+                too_few = blocks
+        return PolicyTrials([*tries.tries, *more])
+
     def _is_enough(self, tries: PolicyTrials) -> bool:
         """Whether no further plan is asked for, or worth a trial beside the known plan."""
         return tries.has_plan and (
@@ -157,11 +187,18 @@ class StageSearch:
         )
 
     def _planned(
-        self, policy: RecomputePolicy, count: int, axes: int, worth: float | None = None
+        self,
+        policy: RecomputePolicy,
+        count: int,
+        axes: int,
+        worth: float | None = None,
+        blocks: int | None = None,
     ) -> Answer:
+        """blocks: the number of blocks that recompute, None for all or those of the request."""
         begun = self._order.begun
         known = None if begun is None or worth is not None else begun.answer_of(policy, count)
-        return self._plan(self._variants.recompute(policy, count), count, axes, worth, known)
+        recompute = self._variants.recompute(policy, count, blocks)
+        return self._plan(recompute, count, axes, worth, known)
 
     def priced(self, policy: RecomputePolicy, most: int) -> list[FoldedPlan]:
         """Plans along the price of memory, as `price_stage` describes them."""

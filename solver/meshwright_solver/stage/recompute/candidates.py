@@ -26,11 +26,18 @@ AGAIN = 0.2
 
 
 @dataclass(frozen=True, slots=True)
-class _Try:
+class Trial:
+    """A configuration with its answer.
+
+    ops: the number of recomputed ops, for a policy with several variants. blocks: the number of
+    blocks that recompute, None for all.
+    """
+
     policy: RecomputePolicy
     microbatches: int
     answer: Answer
-    ops: int | None
+    ops: int | None = None
+    blocks: int | None = None
 
     @property
     def step_ns(self) -> float:
@@ -42,15 +49,16 @@ class _Try:
         """None for a policy with several variants, of which a request cannot name one."""
         if self.ops is not None:
             return None
-        return {
-            "recompute": {"policy": self.policy},
-            "setup": {"microbatches": self.microbatches},
-        }
+        recompute: dict[str, int | str | None] = {"policy": self.policy}
+        if self.blocks is not None:
+            recompute["blocks"] = self.blocks
+        return {"recompute": recompute, "setup": {"microbatches": self.microbatches}}
 
     def considered(self, best_ns: float) -> Considered:
         plan, why = self.answer.plan, self.answer.infeasible
         ns = None if plan is None else plan.cost.step_ns
         many = "" if self.ops is None else f" ({self.ops})"
+        many += "" if self.blocks is None else f" in {self.blocks} blocks"
         return Considered(
             configuration=f"recompute {self.policy}{many}, {self.microbatches} microbatches",
             estimated_ns=ns or 0.0,
@@ -64,7 +72,7 @@ class _Try:
 class PolicyTrials:
     """The answers of configurations, in the order in which they were tried."""
 
-    tries: list[_Try] = field(default_factory=list)
+    tries: list[Trial] = field(default_factory=list)
 
     def add(
         self, policy: RecomputePolicy, microbatches: int, answer: Answer, ops: int | None = None
@@ -75,7 +83,7 @@ class PolicyTrials:
         """
         before_ns = min((t.step_ns for t in self.tries if t.policy == policy), default=inf)
         best_ns = self.step_ns
-        self.tries.append(_Try(policy, microbatches, answer, ops))
+        self.tries.append(Trial(policy, microbatches, answer, ops))
         plan, why = answer.plan, answer.infeasible
         if plan is None:
             return why is not None and why.constraint == "memory"
@@ -132,21 +140,26 @@ class PolicyTrials:
         near = [t for t in planned if t.step_ns <= NEAR * planned[0].step_ns][:MOST_PROMISING]
         return [(trial.policy, trial.microbatches) for trial in near]
 
-    def refined(self, fine: PolicyTrials) -> Answer:
-        """The best answer of these trials and of finer ones, with the proof of the finer."""
+    @property
+    def fastest(self) -> Trial | None:
+        """The trial with the fastest step; None without a plan."""
+        return min(self._planned, key=lambda trial: trial.step_ns, default=None)
+
+    def refined(self, fine: PolicyTrials) -> PolicyTrials:
+        """These trials and finer ones, with the proofs of the finer."""
         tries = {(trial.policy, trial.microbatches): trial for trial in self.tries}
         for trial in fine.tries:
             key = trial.policy, trial.microbatches
             coarse = tries[key]
             answer = with_faster_plan(trial.answer, coarse.answer)
             tries[key] = replace(trial, answer=answer)
-        return PolicyTrials(list(tries.values())).best()
+        return PolicyTrials(list(tries.values()))
 
     def best(self) -> Answer:
         """The plan with the fastest step, with the other trials; without any, the last answer."""
-        if not self._planned:
+        best = self.fastest
+        if best is None:
             return self.tries[-1].answer
-        best = min(self._planned, key=lambda trial: trial.step_ns)
         plan, others = best.answer.plan, [trial for trial in self.tries if trial is not best]
         if plan is None or not others:
             return best.answer
@@ -155,5 +168,5 @@ class PolicyTrials:
         return best.answer.model_copy(update={"plan": plan.model_copy(update={"search": search})})
 
     @property
-    def _planned(self) -> list[_Try]:
+    def _planned(self) -> list[Trial]:
         return [trial for trial in self.tries if trial.answer.plan is not None]

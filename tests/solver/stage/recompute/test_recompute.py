@@ -134,3 +134,33 @@ def test_who_asks_for_what_cannot_be_is_told() -> None:
     assert not any("recompute" in note for note in planned(layered(3), "full").notes)
     inference = planned(layered(3), "cheap", phase="inference")
     assert "recompute cheap: inference has no backward pass" in inference.notes
+
+
+@pytest.mark.parametrize(("share", "policy"), [(0.15, "full"), (0.5, "cheap")])
+def test_blocks_that_need_not_recompute_do_not(share: float, policy: str) -> None:
+    """In memory between what full recomputation and none take, beside every number of blocks."""
+    graph, large = layered(16), {"global_batch": 1024}
+    least, most = (planned(graph, p, **large).cost.memory_bytes.total for p in ("full", "none"))
+    limit = round(least + share * (most - least))
+    found = planned(graph, "auto", limit, **large)
+    again = found.stages[0].recompute
+    assert again is not None
+    assert again.policy == policy
+    assert len(again.segments) < 16
+    devices = topology(2, 2, memory_bytes=limit)
+    setup = Setup(microbatches=1, memory_reserve=0.0, **large)
+    stated = [
+        toy_request(
+            graph=graph, topology=devices, setup=setup,
+            recompute=Recompute.model_validate({"policy": own, "blocks": blocks}),
+        )
+        for own in ("cheap", "full")
+        for blocks in range(1, 17)
+    ]  # fmt: skip
+    steps = [answer.plan.cost.step_ns for own in stated if (answer := plan(own)).plan is not None]
+    assert found.cost.step_ns <= 1.001 * min(steps)
+    tried = [own for own in found.search.considered if " in 15 blocks" in own.configuration]
+    assert [own.request_patch for own in tried] == [
+        {"recompute": {"policy": policy, "blocks": 15}, "setup": {"microbatches": 1}}
+    ]
+    assert verify_documents(found, graph, devices, setup).outcome == "verified"
