@@ -80,9 +80,9 @@ def plan_draft(request: Request, anatomy: Anatomy, draft: Draft, deadline: Deadl
     """The draft plans from the fastest to the leanest, or the reason why none fits.
 
     None if the graph does not divide into these microbatches, if no price of memory makes a plan
-    fit, or if the time is over. Pins that the
-    devices of a rank cannot satisfy make the draft infeasible if the number of ranks is open; they
-    raise RequestError if the request states it.
+    fit, or if the time is over. Pins that the devices of a rank cannot satisfy, or whose level has
+    a single unit there, make the draft infeasible if the number of ranks is open. If the request
+    states it, the former raise RequestError.
     """
     part = draft.on(request.topology)
     whole_on_rank = request.model_copy(
@@ -93,10 +93,12 @@ def plan_draft(request: Request, anatomy: Anatomy, draft: Draft, deadline: Deadl
             "budget": request.budget.model_copy(update={"max_axes": draft.axes, "simplicity": 0.0}),
         }
     )
+    used_up = _exhausted_levels(request, part, draft.share)
+    if used_up and request.pipeline.ranks is None:
+        return Infeasible(constraint="pins", detail=f"a pin needs axes of its level{used_up}")
     try:
         plans = _plans(whole_on_rank, anatomy, draft, deadline)
     except RequestError as wrong:
-        used_up = _exhausted_levels(request, part, draft.share)
         refusal = RequestError(wrong.detail + used_up, pointer=wrong.pointer)
         if request.pipeline.ranks is not None:
             raise refusal from wrong

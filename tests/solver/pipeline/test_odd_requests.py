@@ -246,3 +246,16 @@ def test_every_stage_loads_its_own_inputs_as_the_dataset_says(schedule: str) -> 
     assert loads[0] == [("load ids", ("gpu",))]
     assert loads[-1] == [("load label", ("gpu",))]
     assert not any(loads[1:-1])
+
+
+def test_a_pin_to_a_level_leaves_out_ranks_that_use_it_up() -> None:
+    """Two devices: on one each the pin would say nothing."""
+    pin = Pin(op="*.linear", strategy={"n": ("gpu",)})
+    devices = topology(2, latency_ns=100_000)
+    request = toy_request(
+        graph=layered(4), topology=devices, pipeline=Pipeline(ranks=None), pins=(pin,)
+    )
+    plan = planned(request)
+    assert len(plan.stages) == 1
+    pinned = [op for op in plan.stages[0].ops if op.op.endswith(".linear")]
+    assert [op.strategy for op in pinned] == [{"n": ("gpu",)}] * 4
