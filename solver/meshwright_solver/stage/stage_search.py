@@ -47,6 +47,7 @@ FINE_WORTH = 0.03
 LED_TOLERANCE = 0.01  # chosen: the gap at which such a search ends, as the step judges its plan
 FAR_BEHIND = 1.3  # chosen: other microbatches, and `cheap` or `none` in turn, seldom gain so much
 FEWER = 16  # chosen: a sixteenth of the blocks less at first
+FEWER_GAIN = 0.02  # chosen: of the step, by no recomputation in any block; `cheap` seldom gains it
 MOST_TRIES = 6  # chosen: numbers of blocks; each takes a plan
 SHORT_S = 10.0  # chosen: a budget with which a search begins with the fastest engine
 COARSE_AXES = 2  # chosen: one axis a level of most clusters; a third takes five times as long
@@ -172,9 +173,12 @@ class StageSearch:
         least = fewer = max(1, left // FEWER)
         while left - too_few > least and len(more) < MOST_TRIES and not self._deadline.is_over():
             blocks = left - fewer if left - fewer > too_few else (left + too_few) // 2
-            answer = self._planned(best.policy, best.microbatches, axes, FINE_WORTH, blocks)
+            answer = self._planned(best.policy, best.microbatches, axes, inf, blocks)
             more.append(Trial(best.policy, best.microbatches, answer, blocks=blocks))
-            if more[-1].step_ns < best.step_ns:
+            gain = 1 - more[-1].step_ns / best.step_ns
+            if 0 < gain < FEWER_GAIN * (left - blocks) / left:
+                break
+            if gain > 0:
                 best, left, fewer = more[-1], blocks, 2 * fewer
             else:
                 too_few = blocks
