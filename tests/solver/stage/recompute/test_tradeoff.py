@@ -121,7 +121,7 @@ def test_roomy_plans_do_nothing_again() -> None:
 
 
 @pytest.mark.rotating
-@pytest.mark.parametrize("share", [0.02, 0.3, 0.8])
+@pytest.mark.parametrize("share", [0.02, 0.3, 0.5])
 def test_where_memory_is_short_no_other_policy_has_a_shorter_step(share: float) -> None:
     graph = layered(12)
     most, least = (planned(graph, p, **LARGE).cost.memory_bytes.total for p in ("none", "full"))
@@ -132,7 +132,7 @@ def test_where_memory_is_short_no_other_policy_has_a_shorter_step(share: float) 
     assert again is not None
     assert again.policy == "ops"
     best = planned(graph, "auto", limit, **LARGE)
-    assert found.cost.step_ns < 0.98 * best.cost.step_ns
+    assert found.cost.step_ns < 0.96 * best.cost.step_ns
     tried = [own for own in found.search.considered if own.configuration.startswith("recompute o")]
     assert tried
     assert all(own.cost_ns is None or own.cost_ns >= found.cost.step_ns for own in tried)
