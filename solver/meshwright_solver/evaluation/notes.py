@@ -9,7 +9,7 @@ from math import prod
 
 import numpy as np
 
-from meshwright.schema import Pin, Request, Stage
+from meshwright.schema import Pin, Recompute, Request, Stage
 from meshwright_costmodel.curves import rates_of
 from meshwright_solver.common.identity_keys import IdentityKey, IdentityKeys
 from meshwright_solver.evaluation.accounting.assignment import Codes
@@ -163,21 +163,20 @@ def ineffective_options(request: Request) -> list[str]:
 
 
 def empty_recompute(request: Request, problem: Problem) -> list[str]:
-    """Note on a recompute policy that recomputes nothing."""
-    recompute = request.recompute
-    if recompute.policy in ("none", "auto") or recompute.blocks == 0 or problem.remade:
+    """Note on a recompute policy that recomputes nothing; for a pipeline its document has it."""
+    if problem.remade or problem.stage_link is not None or not problem.training:
+        return []  # inference is covered by `ineffective_options`
+    return nothing_recomputed(request.recompute)
+
+
+def nothing_recomputed(recompute: Recompute) -> list[str]:
+    """The note on a stated policy, for a plan that recomputes nothing."""
+    if recompute.policy in ("none", "auto") or recompute.blocks == 0:
         return []
-    if not problem.training:
-        return []  # covered by `ineffective_options`
-    return [nothing_recomputed(recompute.policy)]
-
-
-def nothing_recomputed(policy: str) -> str:
-    """The note on a policy that recomputes nothing."""
-    return (
-        f"recompute {policy}: nothing is done again; no repeated block has ops that this "
+    return [
+        f"recompute {recompute.policy}: nothing is done again; no repeated block has ops that this "
         "policy may repeat and whose results take memory"
-    )
+    ]
 
 
 def busiest_experts(models: Models, chosen: Chosen) -> list[str]:

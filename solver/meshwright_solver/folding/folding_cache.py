@@ -13,8 +13,9 @@ from meshwright_solver.problem.recomputed_ops import RecomputedOps
 from meshwright_solver.problem.values import Values
 
 Marks = Mapping[str, Hashable]
-_KEPT_PROBLEMS = 4  # chosen: as many numbers of microbatches as one batch of drafts has
-_KEPT_OPS = 20_000  # chosen: of all problems that are kept; a large one takes some 100 MB
+# chosen: of all problems that are kept; of some 8,000 ops as many numbers of microbatches as one
+# batch of drafts has
+_KEPT_OPS = 40_000
 
 
 class Foldings:
@@ -24,7 +25,6 @@ class Foldings:
         self.graph = graph
         self._sequences: list[tuple[Marks, list[Folding], Iterator[Folding]]] = []
         self._remade: dict[Hashable, RecomputedOps] = {}
-        self._originals = Recent[tuple[Problem, Values]](lambda _: 1, _KEPT_PROBLEMS)
         self._sized = Recent[Problem](lambda problem: len(problem.ops), _KEPT_OPS)
         self._values = Recent[Values](lambda values: len(values.looks), _KEPT_OPS)
         self._key_of = IdentityKeys()
@@ -34,16 +34,6 @@ class Foldings:
         if terms not in self._remade:
             self._remade[terms] = make()
         return self._remade[terms]
-
-    def original(
-        self, terms: Hashable, make: Callable[[], tuple[Problem, Values]]
-    ) -> tuple[Problem, Values]:
-        """The problem of the whole graph for these terms, for recomputation; the last few are kept.
-
-        terms: all that recomputed ops depend on, besides the policy. The topologies of problems
-        with equal terms may differ.
-        """
-        return self._originals.get(terms, make)
 
     def sized(self, graph: Graph, terms: Hashable, make: Callable[[], Problem]) -> Problem:
         """The problem of the graph, or of a folded one, for these terms; the last few are kept.

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import get_args
 
-from meshwright.schema import Considered, Plan, RecomputePolicy, Request, Schedule, Search
+from meshwright.schema import Considered, Plan, Request, Schedule, Search
 from meshwright_solver.evaluation.model_flops import added_flops
 from meshwright_solver.evaluation.notes import nothing_recomputed
 from meshwright_solver.pipeline.configuration_bound import least_step_ns
@@ -26,6 +25,8 @@ def document(
         stage_plans.priced.cost,
         stage_plans.plans,
     )
+    recomputes = any(plan.stages[0].recompute is not None for plan in plans)
+    unused = () if recomputes else nothing_recomputed(request.recompute)
     bound = least_step_ns(staged, stage_plans.first, request.budget.max_axes)
     return Plan(
         name=request.graph.name,
@@ -56,14 +57,5 @@ def document(
         padding=tuple(
             {str(padding): padding for plan in plans for padding in plan.padding}.values()
         ),
-        notes=tuple(dict.fromkeys([*notes, *_notes_of_stages(request, plans)])),
+        notes=tuple(dict.fromkeys([*notes, *unused, *(n for plan in plans for n in plan.notes)])),
     )
-
-
-def _notes_of_stages(request: Request, plans: Sequence[Plan]) -> list[str]:
-    """The notes of the stages; a policy recomputes nothing if no stage recomputes anything."""
-    recomputes = any(plan.stages[0].recompute is not None for plan in plans)
-    is_open = request.recompute.policy == "auto"
-    policies = get_args(RecomputePolicy) if recomputes or is_open else ()
-    unsaid = {nothing_recomputed(policy) for policy in policies}
-    return [note for plan in plans for note in plan.notes if note not in unsaid]

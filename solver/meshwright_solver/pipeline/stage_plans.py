@@ -97,7 +97,7 @@ class StageTask:
         """The task for a wish. place: see `place_of`."""
         number, memory_share, *_ = wish
         if request.recompute.policy != "none":
-            place = replace(place, blocks=staged.blocks(number))
+            place = replace(place, blocks=staged.blocks[number])
         stage_request = staged.request(request, number, memory_share)
         judged = staged.stage_problem(number)
         return StageTask(
@@ -288,10 +288,15 @@ def _wider(
     needed = share * why.needed_bytes / why.available_bytes
     if needed > min(1.0, _LITTLE_MORE * share):
         return None
-    kinds = list(zip(staged.alike(request), wishes.kinds, strict=True))
+    kinds = _kinds(staged, wishes, request)
     shares = zip(wishes.shares, kinds, strict=True)
     more = tuple([_MARGIN * needed if kind == kinds[number] else own for own, kind in shares])
     return replace(wishes, shares=more)
+
+
+def _kinds(staged: Staged, wishes: StageWishes, request: Request) -> list[tuple[int, int]]:
+    """By stage, a key that stages with one plan share."""
+    return list(zip(staged.alike(request), wishes.kinds, strict=True))
 
 
 def _shortfall(closest: StagePlans, batch: int | None) -> Infeasible:
@@ -340,7 +345,7 @@ def plan_stages(
     cache of answers, extended in place. worth: asked after each plan but the last. Equal stages of
     one kind have one plan: with the most microbatches in flight and the least memory of them.
     """
-    kinds = list(zip(staged.alike(request), wishes.kinds, strict=True))
+    kinds = _kinds(staged, wishes, request)
     first = [kinds.index(kind) for kind in kinds]
     different = sorted(set(first))
     known = {} if known is None else known

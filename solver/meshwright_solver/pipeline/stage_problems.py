@@ -156,11 +156,13 @@ class Staged:
         setups = [self.setup_of(stage) for stage in numbers]
         places = list(self.places)
         if request.recompute.policy != "none":
-            places = [(places[stage], self._block_lengths(stage)) for stage in numbers]
+            lengths = [tuple(map(len, own)) for own in self.blocks]
+            places = list(zip(places, lengths, strict=True))
         return alike(self.graphs, request, setups, places)
 
-    def blocks(self, stage: int) -> BlockNames:
-        """The blocks of the whole graph, cut to the ops of a stage, which recomputes by block."""
+    @cached_property
+    def blocks(self) -> tuple[BlockNames, ...]:
+        """By stage, the blocks of the whole graph cut to its ops: a stage recomputes by block."""
         known, count = self.anatomy.block_names, self.schedule.microbatches
         if count not in known:
             devices = self.parts[0].topology
@@ -168,12 +170,7 @@ class Staged:
                 self.anatomy.graph, devices, self.setup, self.calibration, count
             )
             known[count] = block_names(problem, find_values(problem))
-        here = {op.name for op in self.graphs[stage].ops}
-        parts = (tuple([name for name in block if name in here]) for block in known[count])
-        return tuple([part for part in parts if part])
-
-    def _block_lengths(self, stage: int) -> tuple[int, ...]:
-        return tuple([len(block) for block in self.blocks(stage)])
+        return tuple([_cut_blocks(known[count], graph) for graph in self.graphs])
 
     @property
     def places(self) -> tuple[Hashable, ...]:
@@ -268,6 +265,13 @@ class Staged:
                 "module": module,
             }
         )
+
+
+def _cut_blocks(names: BlockNames, graph: Graph) -> BlockNames:
+    """The blocks with the ops of a part of their graph, without those that it has none of."""
+    here = {op.name for op in graph.ops}
+    parts = (tuple([name for name in block if name in here]) for block in names)
+    return tuple([part for part in parts if part])
 
 
 def _placement_of(plan: Plan, topology: Topology, order: ScheduleTable) -> Placement:

@@ -55,8 +55,7 @@ class ProblemVariants:
         numbers: Hashable = (self._terms(count), device, position.sent, position.blocks)
 
         def make() -> RecomputedOps:
-            original = self._foldings.original(numbers, lambda: self.original(count))
-            return remade(*original, policy, blocks, position.blocks)
+            return remade(*self.original(count), policy, blocks, position.blocks)
 
         return self._foldings.remade((policy, blocks, numbers), make)
 

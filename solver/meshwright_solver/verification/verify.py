@@ -109,14 +109,15 @@ def verify_documents(
     check_cost(plan.cost, cost, plan.search)
     request = wished_request(plan, graph, topology, setup, calibration)
     check_wishes(plan, request)
+    is_stated = request.recompute.policy not in ("none", "auto")
     for number, (executed, stage) in enumerate(zip(stages, plan.stages, strict=True)):
+        blocks = None
         if staged is None:
             topology = executed.problem.topology
             stage_request, where = request.model_copy(update={"topology": topology}), ""
         else:
             stage_request, where = staged.request(request, number), f"stage {number}: "
-        has_blocks = staged is not None and request.recompute.policy not in ("none", "auto")
-        blocks = staged.blocks(number) if staged is not None and has_blocks else None
+            blocks = staged.blocks[number] if is_stated else None
         check_stage_wishes(executed.problem, stage, stage_request, where, blocks)
     check_bounds(plan, request, calibration, staged)
     return _certificate(plan, stages, seed)

@@ -25,8 +25,13 @@ _LEAST_REPEATS = 2  # two layers are layers
 BlockNames = tuple[tuple[str, ...], ...]  # by block, the names of its ops
 
 
-def blocks(problem: Problem, values: Values) -> list[range]:
-    """Positions of ops, in order; each block holds at least one product with parameters."""
+def blocks(problem: Problem, values: Values, names: BlockNames | None = None) -> list[range]:
+    """Positions of ops, in order; each block holds at least one product with parameters.
+
+    names: the blocks of the whole graph, where the problem is of a part of it.
+    """
+    if names is not None:
+        return _named_blocks(problem, values, names)
     crossing = _crossing_bytes(problem, values)
     ranges: list[range] = []
     for first, length, period in alike_spans(_looks(problem, values), _LEAST_REPEATS):
@@ -46,8 +51,7 @@ def block_names(problem: Problem, values: Values) -> BlockNames:
     )  # fmt: skip
 
 
-def named_blocks(problem: Problem, values: Values, names: BlockNames) -> list[range]:
-    """Positions of the ops of these blocks in a part of their graph, as `blocks` has them."""
+def _named_blocks(problem: Problem, values: Values, names: BlockNames) -> list[range]:
     position_of = problem.position_of
     ranges: list[range] = []
     for block in names:

@@ -19,12 +19,7 @@ from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.recomputed_ops import NOTHING, RecomputedOps
 from meshwright_solver.problem.values import Values
 from meshwright_solver.rules.op_knowledge import RECEIVE
-from meshwright_solver.stage.recompute.blocks import (
-    BlockNames,
-    blocks,
-    is_weighted_product,
-    named_blocks,
-)
+from meshwright_solver.stage.recompute.blocks import BlockNames, blocks, is_weighted_product
 from meshwright_solver.stage.recompute.min_cut import (
     BlockValue,
     ops_again,
@@ -42,13 +37,11 @@ def remade(
 ) -> RecomputedOps:
     """The ops that a policy recomputes. count: only in the first `count` blocks.
 
-    problem: of the whole graph or of a pipeline stage, without recomputation. names: the blocks,
-    where the problem is of a part of their graph.
+    problem: of the whole graph or of a pipeline stage, without recomputation. names: see `blocks`.
     """
     if policy == "none" or not problem.training:
         return NOTHING
-    chosen = blocks(problem, values) if names is None else named_blocks(problem, values, names)
-    return Choice(problem, values, policy).of(chosen[:count])
+    return Choice(problem, values, policy).of(blocks(problem, values, names)[:count])
 
 
 class Choice:

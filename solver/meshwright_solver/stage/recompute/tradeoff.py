@@ -23,7 +23,7 @@ from math import inf
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.recomputed_ops import NOTHING, RecomputedOps
 from meshwright_solver.problem.values import Values
-from meshwright_solver.stage.recompute.blocks import BlockNames, blocks, named_blocks
+from meshwright_solver.stage.recompute.blocks import BlockNames, blocks
 from meshwright_solver.stage.recompute.policies import Choice
 
 FINEST = 8  # chosen: an eighth of the blocks; each halving takes a plan
@@ -63,8 +63,7 @@ def ladder(
     names: BlockNames | None = None,
 ) -> Ladder:
     """problem, count, names: see `meshwright_solver.stage.recompute.policies.remade`."""
-    found = blocks(problem, values) if names is None else named_blocks(problem, values, names)
-    chosen_blocks = tuple(found[:count]) if problem.training else ()
+    chosen_blocks = tuple(blocks(problem, values, names)[:count]) if problem.training else ()
     if not chosen_blocks:
         return Ladder(problem, values, chosen_blocks, (Rung(0.0, NOTHING, 0, 0.0),))
 
