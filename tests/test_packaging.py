@@ -124,6 +124,8 @@ def test_the_server_brings_its_data(wheels: dict[str, set[str]]) -> None:
         "meshwright_service/py.typed",
         "meshwright_costmodel/devices/h100.json",
         "meshwright_costmodel/nodes/dgx-h100.json",
+        "meshwright_costmodel/pods/tpu-v5p.json",
+        "meshwright_costmodel/relatives.json",
         "meshwright_costmodel/calibrations/datasheet.json",
         "meshwright_solver/planning/planner.py",
     ):

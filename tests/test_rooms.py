@@ -16,7 +16,14 @@ SOURCES = (
     ROOT / "service" / "meshwright_service",
     ROOT / "solver" / "meshwright_solver",
 )
-DATA = {"dashboard", "devices", "nodes", "migrations", "versions"}  # files without modules of ours
+DATA = {  # files without modules of ours
+    "dashboard",
+    "devices",
+    "nodes",
+    "pods",
+    "migrations",
+    "versions",
+}
 
 
 def rooms() -> Iterator[Path]:

@@ -43,6 +43,20 @@ N/n directly: a device reaches (g_l - 1) m_l of its n partners over level l.
 
 Full mesh: a link of such a kind (`link_kinds.py`) connects every pair of units by a separate wire.
 A group of g_l of the level's S_l units then has (g_l - 1) / (S_l - 1) of b_l, and a send one wire.
+
+Torus: each level of kind `torus` or `grid` is one dimension, and b_l is the sum over a device's two
+wires in it. A group of all S_l units of a torus is a ring, which has b_l. Any other group is a line
+of neighbors, whose ends have one wire: b_l / 2, as a send has. (A group whose members are not
+neighbors shares its wires with the groups between; the model does not know.) Neighboring
+dimensions work together: with g = prod g_l and b = sum b_l over the dimensions that a group crosses
+(Austin et al., How to Scale Your Model, 2025, part 3),
+
+    all_gather, reduce_scatter   N (g - 1) / (g m b)
+    all_to_all                   max_l N g_l / (4 b_l): messages pass g_l / 4 wires on the mean
+    s_l                          floor(g_l / 2) of a ring, g_l - 1 of a line
+
+The protocols of a library are those of switched networks; a topology with a torus has none.
+
 All other kinds are modeled as switches, which give b_l to any group.
 """
 
@@ -60,7 +74,13 @@ from numpy.typing import NDArray
 from meshwright.schema import Axis, Calibration, LayoutError, Link, Mesh, Topology
 from meshwright.schema.curves import DeviceCurves
 from meshwright_costmodel.curves import rates_of
-from meshwright_costmodel.link_kinds import is_full_mesh, is_in_node, is_reducing_switch
+from meshwright_costmodel.link_kinds import (
+    is_full_mesh,
+    is_in_node,
+    is_line,
+    is_reducing_switch,
+    is_ring,
+)
 
 Collective = Literal[
     "all_gather", "reduce_scatter", "all_reduce", "all_to_all", "broadcast", "send"
@@ -144,6 +164,7 @@ class Interconnect:
     fused: share of the latency of each collective in a fused bucket, by kind.
     protocols: of the device's curves; empty where links have only a latency and a bandwidth.
     by_kind: (kind, latency factor, time per byte factor), for kinds with fitted factors.
+    rings, lines: levels that are dimensions of a torus, closed or open; empty without any.
     """
 
     levels: tuple[str, ...]
@@ -156,6 +177,8 @@ class Interconnect:
     fused: tuple[tuple[str, float], ...] = ()
     protocols: tuple[ProtocolRates, ...] = ()
     by_kind: tuple[tuple[str, float, float], ...] = ()
+    rings: tuple[bool, ...] = ()
+    lines: tuple[bool, ...] = ()
 
     @classmethod
     def of(
@@ -167,7 +190,10 @@ class Interconnect:
         stage_link: Link | None = None,
     ) -> Interconnect:
         links = [level.link for level in topology.levels]
-        curves = rates_of(calibration, topology.device).curves
+        rings = tuple(is_ring(link.kind) for link in links)
+        lines = tuple(is_line(link.kind) for link in links)
+        has_torus = any((*rings, *lines))
+        curves = None if has_torus else rates_of(calibration, topology.device).curves
         return cls(
             levels=tuple(level.name for level in topology.levels),
             sizes=tuple(level.size for level in topology.levels),
@@ -180,6 +206,8 @@ class Interconnect:
             between_stages=FREE if stage_link is None else _send_cost(stage_link, calibration),
             protocols=() if curves is None else tuple(_protocol_rates(curves, links)),
             by_kind=() if curves is None else tuple(_kind_factors(curves)),
+            rings=rings if has_torus else (),
+            lines=lines if has_torus else (),
         )
 
     def extents(self, mesh: Mesh, axes: Collection[Axis]) -> Extents:
@@ -215,7 +243,17 @@ class Interconnect:
         """Bandwidth of a device of `bytes_per_s` over a level, from extent - 1 other units."""
         if self.full_mesh[level]:
             return bytes_per_s * (extent - 1) / (self.sizes[level] - 1)
+        if self.is_torus(level) and not self.is_ring(level, extent):
+            return bytes_per_s / 2
         return bytes_per_s
+
+    def is_torus(self, level: int) -> bool:
+        """Whether the level is a dimension of a torus, closed or open."""
+        return bool(self.rings) and (self.rings[level] or self.lines[level])
+
+    def is_ring(self, level: int, extent: int) -> bool:
+        """Whether `extent` units of the level form a ring."""
+        return bool(self.rings) and self.rings[level] and extent == self.sizes[level]
 
 
 @lru_cache(maxsize=65536)
@@ -262,18 +300,45 @@ def _line(
         level = crossed[0]
         bytes_per_s = interconnect.group_bytes_per_s(protocol.bytes_per_s[level], level, 2)
         return protocol.start_ns + protocol.step_ns[level], NS_PER_S / bytes_per_s
-    seconds_per_byte = 0.0
-    latency_ns = 0.0
-    for level in crossed:
-        extent = extents[level]
-        bytes_per_s = interconnect.group_bytes_per_s(protocol.bytes_per_s[level], level, extent)
-        seconds_per_byte = max(seconds_per_byte, port_share(kind, level, extents) / bytes_per_s)
-        latency_ns += (extent - 1).bit_length() * protocol.step_ns[level]
+    seconds_per_byte = max(_transfer_s_per_byte(kind, extents, protocol, interconnect))
+    latency_ns = sum(
+        _steps(level, extents[level], interconnect) * protocol.step_ns[level] for level in crossed
+    )
     rounds = 2 if kind == "all_reduce" else 1
     start_ns = protocol.start_ns
     if kind != "all_to_all":
         start_ns += rounds * max(protocol.start_between_ns[level] for level in crossed)
     return start_ns + rounds * latency_ns, rounds * seconds_per_byte * NS_PER_S
+
+
+def _transfer_s_per_byte(
+    kind: Collective, extents: Extents, protocol: ProtocolRates, interconnect: Interconnect
+) -> Iterator[float]:
+    """Seconds per byte of the payload over each level that the group crosses; the dimensions of a
+    torus count as one level, except for an all-to-all."""
+    torus_bytes_per_s, torus, members = 0.0, 1, 1
+    for level in reversed(range(len(extents))):
+        extent = extents[level]
+        if extent == 1:
+            continue
+        bytes_per_s = interconnect.group_bytes_per_s(protocol.bytes_per_s[level], level, extent)
+        if not interconnect.is_torus(level):
+            yield port_share(kind, level, extents) / bytes_per_s
+            members *= extent if torus == 1 else 1
+        elif kind == "all_to_all":
+            yield extent / 4 / bytes_per_s
+        else:
+            torus_bytes_per_s += bytes_per_s
+            torus *= extent
+    if torus > 1:
+        yield port_share(kind, 0, (torus, members)) / torus_bytes_per_s
+
+
+def _steps(level: int, extent: int, interconnect: Interconnect) -> int:
+    """The steps of a collective over a level."""
+    if interconnect.is_ring(level, extent):
+        return extent // 2
+    return extent - 1 if interconnect.is_torus(level) else (extent - 1).bit_length()
 
 
 @overload

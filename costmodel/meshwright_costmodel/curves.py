@@ -16,8 +16,12 @@ that of one. Lower bounds of steps rely on this (`solver/meshwright_solver/pipel
 
 from __future__ import annotations
 
+import json
 import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 
 import numpy as np
 from numpy.typing import NDArray
@@ -119,15 +123,35 @@ class Rates:
 
 
 def rates_of(calibration: Calibration, device: Device) -> Rates:
-    """The rates of a device, or of its nearest relative in the calibration."""
+    """The rates of a device, or of its relative in the calibration.
+
+    The relative of a preset's device stands in relatives.json (chosen: its architecture, else its
+    generation). The relative of any other device is the one of the nearest peak, of the same vendor
+    (the first word of the name) if there is one.
+    """
     if not calibration.curves:
         return Rates(calibration, None)
     for curves in calibration.curves:
         if curves.device == device.name:
             return Rates(calibration, curves)
+    candidates = _relatives(calibration.curves, device.name)
     peak = device.peak_flops_per_s("bfloat16")
-    nearest = min(calibration.curves, key=lambda curves: abs(math.log(curves.flops_per_s / peak)))
+    nearest = min(candidates, key=lambda curves: abs(math.log(curves.flops_per_s / peak)))
     return Rates(calibration, nearest, peak / nearest.flops_per_s)
+
+
+def _relatives(curves: Sequence[DeviceCurves], device: str) -> Sequence[DeviceCurves]:
+    named = [each for each in curves if each.device == _named_relatives().get(device)]
+    vendor = device.lower().split(maxsplit=1)[:1]
+    same = [each for each in curves if each.device.lower().split(maxsplit=1)[:1] == vendor]
+    return named or same or curves
+
+
+@cache
+def _named_relatives() -> Mapping[str, str]:
+    data = files("meshwright_costmodel").joinpath("relatives.json").read_bytes()
+    relatives: Mapping[str, str] = json.loads(data)
+    return relatives
 
 
 def _product_stretch(curve: ProductCurve, shape: Shape, *, size: float, ends: float) -> Sizes:

@@ -13,7 +13,10 @@ FULL_MESH_KINDS = ("hccs", "xgmi", "infinity fabric")
 # links whose switches can reduce (NVLink SHARP)
 SWITCH_KINDS = ("nvlink", "nvswitch")
 # links inside a node, to which the protocol times between nodes do not apply
-NODE_KINDS = (*FULL_MESH_KINDS, *SWITCH_KINDS, "pcie", "host")
+NODE_KINDS = (*FULL_MESH_KINDS, *SWITCH_KINDS, "pcie", "host", "unified bus")
+# links to the two neighbors in one dimension: closed to a ring, or open at its ends
+RING_KINDS = ("torus",)
+LINE_KINDS = ("grid",)
 
 
 def is_full_mesh(kind: str) -> bool:
@@ -29,6 +32,16 @@ def is_reducing_switch(kind: str) -> bool:
 def is_in_node(kind: str) -> bool:
     """Whether the link is inside a node."""
     return _is_one_of(kind, NODE_KINDS)
+
+
+def is_ring(kind: str) -> bool:
+    """Whether the link joins each unit to its two neighbors, and the last unit to the first."""
+    return _is_one_of(kind, RING_KINDS)
+
+
+def is_line(kind: str) -> bool:
+    """Whether the link joins each unit to its two neighbors, and the two ends to one."""
+    return _is_one_of(kind, LINE_KINDS)
 
 
 def _is_one_of(kind: str, names: tuple[str, ...]) -> bool:

@@ -1,9 +1,10 @@
 """Preset topologies by name: `<device>-<nodes>x<devices per node>`, such as `h100-8x8`.
 
-A preset is data: a device's data sheet (devices/*.json) in its usual server (nodes/*.json). Levels
-of size 1 are omitted: `h100-1x8` has the one level `gpu`. Several names joined by `+` are a mixed
-cluster, whose groups are connected through the ports of their nodes. Every number has its source in
-the JSON and in docs/topologies.md.
+A preset is data: a device's data sheet (devices/*.json) in its usual server (nodes/*.json), or in
+a pod (pods/*.json), whose slices are named by the sizes of a torus: `tpu-v5p-8x8x8`. One number
+more stands for several slices in front: `tpu-v5p-2x8x8x8`. Levels of size 1 are omitted: `h100-1x8`
+has the one level `gpu`. Several names joined by `+` are a mixed cluster, whose groups are connected
+through the ports of their nodes. Every number has its source in the JSON and in docs/topologies.md.
 """
 
 from __future__ import annotations
@@ -31,11 +32,25 @@ _FILES: Mapping[str, tuple[str, str]] = {
     "910a": ("910a", "atlas-800"),
     "910b": ("910b", "atlas-800t-a2"),
     "mi300x": ("mi300x", "mi300x-platform"),
+    "h20": ("h20", "hgx-h20"),
+    "h800": ("h800", "hgx-h800"),
+    "a800": ("a800", "hgx-a800"),
+    "b300": ("b300", "dgx-b300"),
+    "gb200": ("gb200", "gb200-nvl72"),
+    "gb300": ("gb300", "gb300-nvl72"),
+    "mi325x": ("mi325x", "mi300x-platform"),
+    "mi355x": ("mi355x", "mi355x-platform"),
+    "910c": ("910c", "cloudmatrix384"),
 }
-_ALIASES: Mapping[str, str] = {"a100": "a100-80g"}
-_NAME = re.compile(
-    r"(?P<device>[a-z0-9-]+)-(?P<nodes>[1-9][0-9]{0,8})x(?P<devices>[1-9][0-9]{0,8})"
-)
+# Preset device -> the file of its data sheet, which is that of its pod too.
+_PODS = ("tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7x")
+_ALIASES: Mapping[str, str] = {
+    "a100": "a100-80g",
+    **{device.removeprefix("tpu-"): device for device in _PODS},
+    "trillium": "tpu-v6e",
+    "ironwood": "tpu-v7x",
+}
+_NAME = re.compile(r"(?P<device>[a-z0-9-]+)-(?P<sizes>[1-9][0-9]{0,8}(?:x[1-9][0-9]{0,8}){1,3})")
 
 
 class ServerPreset(Model):
@@ -57,9 +72,27 @@ class ServerPreset(Model):
         return prod(level.size for level in self.levels)
 
 
+class PodPreset(Model):
+    """A torus of devices, and the network between its slices.
+
+    largest: the devices of a whole pod along each dimension. wire_bytes_per_s: of one wire in one
+    direction; a device has two in every dimension. wraps_at: a dimension of a multiple of this many
+    devices is closed to a ring; wraps_together: only if all dimensions are.
+    """
+
+    name: str
+    largest: tuple[int, ...]
+    wire_bytes_per_s: float
+    latency_ns: int
+    wraps_at: int
+    wraps_together: bool
+    between: Link
+    source: str
+
+
 def presets() -> list[str]:
     """The devices that a preset name may begin with, without aliases."""
-    return list(_FILES)
+    return [*_FILES, *_PODS]
 
 
 def preset(name: str) -> Topology:
@@ -89,9 +122,12 @@ def _single_preset(name: str) -> tuple[Topology, Link]:
     match = _NAME.fullmatch(name.strip().lower())
     device_name = match["device"] if match else name
     device_name = _ALIASES.get(device_name, device_name)
-    if match is None or device_name not in _FILES:
+    sizes = [int(size) for size in match["sizes"].split("x")] if match else []
+    if device_name in _PODS and sizes:
+        return _slices(device_name, sizes, name)
+    if len(sizes) != 2 or device_name not in _FILES:
         raise TopologyError(_unknown_name_message(name))
-    nodes, devices = int(match["nodes"]), int(match["devices"])
+    nodes, devices = sizes
     device_file, node_file = _FILES[device_name]
     node = _node(node_file)
     between = _link_between(node, devices)
@@ -108,6 +144,46 @@ def _single_preset(name: str) -> tuple[Topology, Link]:
         source=f"{node.name}. {node.source}",
     )
     return topology, between
+
+
+def _slices(device_name: str, sizes: list[int], name: str) -> tuple[Topology, Link]:
+    """The topology of a slice, or of several equal ones, and the link between slices."""
+    pod = _pod(device_name)
+    dims = len(pod.largest)
+    slices, torus = (sizes[0], sizes[1:]) if len(sizes) == dims + 1 else (1, sizes)
+    torus = torus + [1] * (dims - len(torus))
+    fits = zip(sorted(torus), sorted(pod.largest), strict=False)
+    if len(torus) > dims or any(size > largest for size, largest in fits):
+        largest = "x".join(map(str, pod.largest))
+        raise TopologyError(
+            f"topology preset {name[:80]!r}: a {pod.name} has {dims} dimensions of at most "
+            f"{largest} devices. Write {device_name}-{largest}, or several slices as "
+            f"{device_name}-2x{largest}"
+        )
+    closed = [size % pod.wraps_at == 0 for size in torus]
+    if pod.wraps_together:
+        closed = [all(closed)] * dims
+    dimensions = [
+        Level(
+            name=dimension,
+            size=size,
+            link=Link(
+                kind="torus" if wraps else "grid",
+                bytes_per_s=2 * pod.wire_bytes_per_s,
+                latency_ns=pod.latency_ns,
+            ),
+        )
+        for dimension, size, wraps in zip("xyz", torus, closed, strict=False)
+    ]
+    levels = [Level(name="slice", size=slices, link=pod.between), *dimensions]
+    nontrivial = [level for level in levels if level.size > 1] or levels[-1:]
+    topology = Topology(
+        name=f"{device_name}-{'x'.join(map(str, sizes))}",
+        device=_device(device_name),
+        levels=tuple(nontrivial),
+        source=f"{pod.name}. {pod.source}",
+    )
+    return topology, pod.between
 
 
 def _node_levels(node: ServerPreset, devices: int, name: str) -> list[Level]:
@@ -151,19 +227,24 @@ def _link_between(node: ServerPreset, devices: int) -> Link:
 
 
 def _unknown_name_message(name: str) -> str:
-    known = [*_FILES, *_ALIASES]
+    known = [*_FILES, *_PODS, *_ALIASES]
     device_name = name.strip().lower().rpartition("-")[0]
     near = difflib.get_close_matches(device_name, known, n=1, cutoff=0.4) or known[:1]
     return (
         f"unknown topology preset {name[:80]!r}; a preset is <device>-<nodes>x<devices per node>, "
-        f"for example '{near[0]}-8x8', or several joined by '+': both counts at least 1 and the "
-        f"device one of {', '.join(known)}"
+        f"for example '{near[0]}-8x8', for a TPU the sizes of its torus, or several joined by '+': "
+        f"all counts at least 1 and the device one of {', '.join(known)}"
     )
 
 
 @cache
 def _device(file: str) -> Device:
     return Device.model_validate_json(_read("devices", file))
+
+
+@cache
+def _pod(file: str) -> PodPreset:
+    return PodPreset.model_validate_json(_read("pods", file))
 
 
 @cache

@@ -130,3 +130,36 @@ def test_a_group_of_one_node_has_an_uplink_too():
 def test_every_part_of_a_mixed_name_is_a_preset(name):
     with pytest.raises(TopologyError, match="<device>-<nodes>x<devices per node>"):
         preset(name)
+
+
+def test_a_slice_of_a_pod_is_a_torus_where_it_closes_to_rings():
+    assert shape("tpu-v5p-8x8x8") == [("x", 8), ("y", 8), ("z", 8)]
+    kinds = {
+        name: [level.link.kind for level in preset(name).levels]
+        for name in ("tpu-v5p-8x8x8", "tpu-v5p-2x2x4", "tpu-v5e-16x16", "tpu-v5e-8x16")
+    }
+    assert kinds == {
+        "tpu-v5p-8x8x8": ["torus"] * 3,
+        "tpu-v5p-2x2x4": ["grid"] * 3,  # less than a cube of 4 x 4 x 4
+        "tpu-v5e-16x16": ["torus"] * 2,
+        "tpu-v5e-8x16": ["grid", "torus"],
+    }
+
+
+def test_one_number_more_than_a_torus_has_dimensions_stands_for_slices():
+    assert shape("v6e-4x16x16") == [("slice", 4), ("x", 16), ("y", 16)]
+    assert shape("ironwood-2x8x8x8")[0] == ("slice", 2)
+    assert preset("v6e-4x16x16").device_count == 1024
+
+
+@pytest.mark.parametrize("name", ["v5e-32x16", "v5e-2x3x4x5", "tpu-v4-32x4x4"])
+def test_a_slice_larger_than_a_pod_is_refused_with_the_pod(name):
+    with pytest.raises(TopologyError, match=r"dimensions of at most .*Write tpu-"):
+        preset(name)
+
+
+def test_a_domain_of_nvlink_may_have_72_devices_and_a_supernode_768():
+    assert shape("gb200-32x72") == [("node", 32), ("gpu", 72)]
+    assert shape("910c-1x768") == [("npu", 768)]
+    with pytest.raises(TopologyError, match="1 to 72"):
+        preset("gb300-2x73")
