@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from meshwright.schema import Cost, Graph, Mesh, MeshAxis, Pin, Plan, Search, Setup, Topology
+from meshwright.schema.setup import Precision
 from meshwright_solver.common.arrays import IntArray
 from meshwright_solver.constraints.pins import allowed_strategies, pinned_ops
 from meshwright_solver.evaluation.accounting.assignment import Assignment, assignment_of_choice
@@ -33,9 +34,9 @@ class Case:
 
 
 @st.composite
-def graphs(draw: st.DrawFn, most: int = 6) -> Graph:
+def graphs(draw: st.DrawFn, most: int = 6, dtype: str = "float32") -> Graph:
     """A few ops on [batch, 8] activations: chains with branches, views, shared parameters."""
-    maker = GraphMaker(batch=draw(st.sampled_from([16, 60])))
+    maker = GraphMaker(dtype, batch=draw(st.sampled_from([16, 60])))
     rows, width, long = "batch", 8, draw(st.sampled_from([4096, 4095]))
     weight = maker.parameter("w", width, width)
     big = maker.parameter("big", long, width)
@@ -104,13 +105,14 @@ def graphs(draw: st.DrawFn, most: int = 6) -> Graph:
 
 
 @st.composite
-def setups(draw: st.DrawFn) -> Setup:
+def setups(draw: st.DrawFn, precision: Precision = "graph") -> Setup:
     return Setup(
         microbatches=draw(st.sampled_from([1, 4])),
         phase=draw(st.sampled_from(["training", "training", "training", "inference"])),
         gradient_dtype=draw(st.sampled_from(["float32", "bfloat16"])),
         execution=draw(st.sampled_from(["compiled", "eager", "graphs"])),
         uneven=draw(st.sampled_from(["refuse", "chunk", "pad"])),
+        precision=precision,
     )
 
 
@@ -118,14 +120,14 @@ MESHES = [((2,), (0,)), ((4,), (1,)), ((2, 2), (0, 1)), ((2, 3), (0, 1)), ((2, 2
 
 
 @st.composite
-def cases(draw: st.DrawFn, most: int = 6) -> Case:
-    """A graph, a setup, a mesh, and sometimes pins."""
-    graph = draw(graphs(most))
+def cases(draw: st.DrawFn, most: int = 6, precision: Precision = "graph") -> Case:
+    """A graph, a setup, a mesh, and sometimes pins. The graph of a precision recipe is bfloat16."""
+    graph = draw(graphs(most, "float32" if precision == "graph" else "bfloat16"))
     sizes, levels = draw(st.sampled_from(MESHES))
     extents = [1, 1]
     for size, level in zip(sizes, levels, strict=True):
         extents[level] *= size
-    devices = topology(*extents)
+    devices = topology(*extents, eight_bit=precision != "graph")
     names = ("node", "gpu")
     mesh = Mesh(
         axes=tuple(
@@ -134,7 +136,7 @@ def cases(draw: st.DrawFn, most: int = 6) -> Case:
         )
     )
     pins = draw(st.sampled_from([(), (), (Pin(op="linear*", strategy={"b0": ("a0",)}),)]))
-    setup = draw(setups())
+    setup = draw(setups(precision))
     remade = draw(again(graph)) if setup.phase == "training" else NOTHING
     return lowered_case(graph, devices, mesh, setup, pins, remade)
 

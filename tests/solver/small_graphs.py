@@ -64,8 +64,13 @@ class GraphMaker:
         return Graph.from_dict(self.document(*outputs, loss=loss))
 
 
-def topology(*sizes: int, memory_bytes: int = 1 << 34, **rates: float) -> Topology:
-    """Levels node, gpu, ... (the last ones named so), each ten times as fast as the one above."""
+def topology(
+    *sizes: int, memory_bytes: int = 1 << 34, eight_bit: bool = False, **rates: float
+) -> Topology:
+    """Levels node, gpu, ... (the last ones named so), each ten times as fast as the one above.
+
+    eight_bit: whether devices multiply in 8 bits too.
+    """
     names = ["pod", "rack", "node", "gpu"][4 - len(sizes) :]
     flops = rates.get("flops_per_s", 1e13)
     slowest = rates.get("bytes_per_s", 1e10)
@@ -76,7 +81,11 @@ def topology(*sizes: int, memory_bytes: int = 1 << 34, **rates: float) -> Topolo
                 "name": "toy",
                 "memory_bytes": memory_bytes,
                 "memory_bytes_per_s": rates.get("memory_bytes_per_s", 1e12),
-                "flops_per_s": {"float32": flops, "bfloat16": 4 * flops},
+                "flops_per_s": {
+                    "float32": flops,
+                    "bfloat16": 4 * flops,
+                    **({"float8_e4m3": 8 * flops} if eight_bit else {}),
+                },
             },
             "levels": [
                 {

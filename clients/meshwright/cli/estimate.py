@@ -16,6 +16,7 @@ from meshwright.cli.option_types import (
     GraphFile,
     Microbatches,
     OutputFile,
+    PrecisionOption,
     RecomputeBlocks,
     Schedule,
     SequenceLength,
@@ -42,6 +43,7 @@ from meshwright.schema import (
     Setup,
     Wishes,
 )
+from meshwright.schema.setup import Precision
 
 
 def estimate(
@@ -111,6 +113,7 @@ def estimate(
     uneven: Uneven = None,
     sequence_order: SequenceOrder = None,
     expert_imbalance: ExpertImbalance = None,
+    precision: PrecisionOption = None,
     copies: Copies = None,
     verify: Verify = False,
 ) -> None:
@@ -125,6 +128,7 @@ def estimate(
         uneven=uneven,
         sequence_order=sequence_order,
         expert_imbalance=expert_imbalance,
+        precision=precision and one_of("--precision", precision, get_args(Precision)),
         copies=copies_of(copies),
     )
     document.instantiate(run.symbols)

@@ -36,6 +36,14 @@ CalibrationFile = Annotated[
 GlobalBatch = Annotated[int | None, typer.Option(min=1, help="Global batch size.")]
 SequenceLength = Annotated[int | None, typer.Option(min=1, help="Sequence length.")]
 Microbatches = Annotated[int | None, typer.Option(min=1, help="Microbatches of a step.")]
+PrecisionOption = Annotated[
+    str | None,
+    typer.Option(
+        "--precision",
+        help="Products with large weights: graph (the dtypes of the graph), fp8_tensorwise, "
+        "fp8_blockwise or mxfp8.",
+    ),
+]
 ExpertImbalance = Annotated[
     float | None,
     typer.Option(min=1, help="Tokens of the busiest expert, divided by the mean of all."),

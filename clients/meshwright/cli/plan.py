@@ -18,6 +18,7 @@ from meshwright.cli.option_types import (
     OutputFile,
     Pins,
     PipelineRanks,
+    PrecisionOption,
     Recompute,
     RecomputeBlocks,
     Schedule,
@@ -48,6 +49,7 @@ from meshwright.common.process_pool import usual_processes
 from meshwright.schema import Calibration, Graph, Wishes
 from meshwright.schema.constraints import Offload
 from meshwright.schema.request_options import Rest, Solver
+from meshwright.schema.setup import Precision
 
 INTERRUPTED = 130  # the exit code of shells for what Ctrl-C ended
 
@@ -173,6 +175,7 @@ def plan(
     uneven: Uneven = None,
     sequence_order: SequenceOrder = None,
     expert_imbalance: ExpertImbalance = None,
+    precision: PrecisionOption = None,
     copies: Copies = None,
     verify: Verify = False,
 ) -> None:
@@ -188,6 +191,7 @@ def plan(
         uneven=uneven,
         sequence_order=sequence_order,
         expert_imbalance=expert_imbalance,
+        precision=precision and one_of("--precision", precision, get_args(Precision)),
         copies=copies_of(copies),
         phase=phase,
         cache=cache,

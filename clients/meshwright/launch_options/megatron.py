@@ -11,6 +11,12 @@ from collections.abc import Iterator
 from meshwright.schema.uniform_degrees import Uniform
 
 _FSDP = {2: "optim_grads", 3: "optim_grads_params"}
+# precision -> recipe and number format; blocks have scales enough for gradients in e4m3
+_FP8 = {
+    "fp8_tensorwise": ("tensorwise", "hybrid"),
+    "fp8_blockwise": ("blockwise", "e4m3"),
+    "mxfp8": ("mxfp8", "e4m3"),
+}
 _RECOMPUTE = {"selective": ("selective",), "full": ("full", "uniform", "1")}
 
 
@@ -40,6 +46,9 @@ def arguments(uniform: Uniform) -> list[tuple[str, str]]:
         options.append(("--seq-length", str(uniform.sequence)))
     names = ("--recompute-granularity", "--recompute-method", "--recompute-num-layers")
     options += zip(names, _RECOMPUTE.get(uniform.recompute, ()), strict=False)
+    if uniform.precision in _FP8:
+        recipe, format_ = _FP8[uniform.precision]
+        options += [("--fp8-recipe", recipe), ("--fp8-format", format_), ("--fp8-param-gather", "")]
     return options
 
 
@@ -102,6 +111,8 @@ def lost(uniform: Uniform) -> Iterator[str]:
                 "collective behind the product itself"
             )
         )
+    if uniform.precision in _FP8 and uniform.degrees.ep > 1:
+        yield "tokens sent to experts in 8 bits: its dispatchers send 16 bits"
     if uniform.recompute not in ("none", *_RECOMPUTE):
         yield f"it does not recompute {uniform.recompute!r}"
     if (

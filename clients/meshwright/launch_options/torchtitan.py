@@ -10,12 +10,24 @@ from collections.abc import Iterator, Mapping
 
 from meshwright.schema.uniform_degrees import Uniform
 
-Value = int | str
+Value = int | str | bool | tuple[str, ...]
 _SCHEDULES = {
     "gpipe": "GPipe",
     "1f1b": "1F1B",
     "interleaved_1f1b": "Interleaved1F1B",
     "zb_v": "ZBVZeroBubble",
+}
+_HEAD = ("output",)  # its name of the vocabulary head, which stays in 16 bits
+_QUANTIZE: Mapping[str, tuple[str, dict[str, Value]]] = {
+    "fp8_tensorwise": (
+        "quantize.linear.float8",
+        {
+            "enable_fsdp_float8_all_gather": True,
+            "precompute_float8_dynamic_scale_for_fsdp": True,
+            "filter_fqns": _HEAD,
+        },
+    ),
+    "mxfp8": ("quantize.linear.mx", {"recipe_name": "mxfp8_cublas", "filter_fqns": _HEAD}),
 }
 _RECOMPUTE = ("none", "full")  # torchtitan's `selective` means every second layer, or some ops
 
@@ -47,11 +59,16 @@ def sections(uniform: Uniform) -> dict[str, dict[str, Value]]:
     if uniform.sequence is not None:
         training["seq_len"] = uniform.sequence
     mode = uniform.recompute if uniform.recompute in _RECOMPUTE else "none"
-    return {
+    found: dict[str, dict[str, Value]] = {
         "training": training,
         "parallelism": parallelism,
         "activation_checkpoint": {"mode": mode},
     }
+    if uniform.precision in _QUANTIZE:
+        converter, options = _QUANTIZE[uniform.precision]
+        found["model"] = {"converters": (converter,)}
+        found[converter] = dict(options)
+    return found
 
 
 def text(uniform: Uniform) -> str:
@@ -96,6 +113,15 @@ def lost(uniform: Uniform) -> Iterator[str]:
         )
     if uniform.copies > 1:
         yield f"{uniform.copies} microbatches that take turns: it runs one after the other"
+    if uniform.precision == "fp8_blockwise":
+        yield "fp8_blockwise: it has tensor-wise, row-wise and MX scales only; 16 bits are written"
+    if uniform.precision == "mxfp8":
+        yield "weights and activations sent in 8 bits: with MX scales it sends 16 bits"
+    if uniform.precision in _QUANTIZE and degrees.ep > 1:
+        yield (
+            "experts in 8 bits: its converter of linear layers leaves them in 16. Add a "
+            "quantize.grouped_mm converter"
+        )
     if uniform.recompute not in _RECOMPUTE:
         yield f"it does not recompute {uniform.recompute!r}"
 
@@ -149,4 +175,8 @@ def _section(name: str, options: Mapping[str, Value]) -> str:
 
 
 def _value(value: Value) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return f"[{', '.join(map(_value, value))}]"
     return f'"{value}"' if isinstance(value, str) else str(value)

@@ -131,9 +131,13 @@ def _kinds(kinds: Sequence[KindTime]) -> Iterator[tuple[str, str]]:
 
 def _phase(setup: Setup) -> str:
     if setup.phase == "inference":
-        return "inference"
+        return f"inference{_precision(setup)}"
     summed = ", gradients summed over the batch" if setup.gradients == "sum" else ""
-    return f"training, {setup.optimizer.name}{summed}"
+    return f"training, {setup.optimizer.name}{_precision(setup)}{summed}"
+
+
+def _precision(setup: Setup) -> str:
+    return "" if setup.precision == "graph" else f", {setup.precision}"
 
 
 def _meshes(plan: Plan) -> Iterator[tuple[str, str]]:

@@ -16,6 +16,7 @@ from meshwright.schema.model import Document, Model, Number, Whole
 from meshwright.schema.sequence_order import Order
 
 Execution = Literal["eager", "compiled", "graphs"]
+Precision = Literal["graph", "fp8_tensorwise", "fp8_blockwise", "mxfp8"]
 
 
 class Optimizer(Model):
@@ -84,6 +85,14 @@ class Setup(Document):
         description="The execution mode. `eager`: op by op. `compiled`: memory-bound ops are "
         "fused into neighboring kernels and recomputed there for the backward pass. `graphs`: "
         "compiled, recorded and replayed (CUDA graphs, ACL graphs), with almost no launch time.",
+    )
+    precision: Precision = Field(
+        default="graph",
+        description="The precision of products with large weights. `graph`: the dtypes of the "
+        "graph. The others multiply in 8 bits, with one scale for a tensor (`fp8_tensorwise`), for "
+        "128 elements of an activation and 128 x 128 of a weight (`fp8_blockwise`), or for 32 "
+        "elements (`mxfp8`). The vocabulary head, routers, attention, gradients and optimizer "
+        "states keep their dtypes.",
     )
     uneven: Literal["refuse", "chunk", "pad"] = Field(
         default="refuse",

@@ -9,6 +9,7 @@ from pydantic import Field
 from meshwright.schema.degrees import Degrees
 from meshwright.schema.model import Model
 from meshwright.schema.pipeline import ScheduleKind
+from meshwright.schema.setup import Precision
 
 Role = Literal["dp", "tp", "cp", "ep"]
 
@@ -47,6 +48,9 @@ class Uniform(Model):
         default=False,
         description="Whether sequences are loaded in the zigzag order that balances causal "
         "attention over cp.",
+    )
+    precision: Precision = Field(
+        default="graph", description="The precision of products with large weights."
     )
     recompute: str = Field(default="none", description="The recomputation policy.")
     copies: int = Field(default=1, description="The number of microbatches that alternate.")

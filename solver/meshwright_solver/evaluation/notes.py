@@ -14,6 +14,7 @@ from meshwright_costmodel.curves import rates_of
 from meshwright_solver.common.identity_keys import IdentityKey, IdentityKeys
 from meshwright_solver.evaluation.accounting.assignment import Codes
 from meshwright_solver.problem.expert_dims import DISPATCH
+from meshwright_solver.problem.low_precision import LEAST_DIM
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.uneven import uneven_of
 from meshwright_solver.strategies.mesh_models import Models
@@ -176,6 +177,24 @@ def nothing_recomputed(recompute: Recompute) -> list[str]:
     return [
         f"recompute {recompute.policy}: nothing is done again; no repeated block has ops that this "
         "policy may repeat and whose results take memory"
+    ]
+
+
+def low_precision(models: Models) -> list[str]:
+    """Note on the products that a precision recipe multiplies in 8 bits."""
+    precision = models.problem.setup.precision
+    if precision == "graph":
+        return []
+    if not models.values.low_precision.products:
+        if models.problem.stage_link is not None:
+            return []  # a stage without such products
+        return [
+            f"precision {precision} changes nothing: no product of 16-bit numbers has a weight of "
+            f"at least {LEAST_DIM} x {LEAST_DIM}, but for the vocabulary head"
+        ]
+    return [
+        f"products with large weights are priced in 8 bits ({precision}); the Meshwright runtimes "
+        "multiply in the dtypes of the graph"
     ]
 
 

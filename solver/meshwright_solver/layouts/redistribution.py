@@ -21,6 +21,9 @@ A slot with a span is sent and gathered filled up to the span. A collective that
 its slots are known (reduce_scatter, all_to_all) leaves the padding there out: at most MOST_STRETCH
 (`meshwright_solver.problem.uneven`).
 
+A value that only products in 8 bits read is sent in 8 bits (`StateSpace.sent_share`), unless its
+layout has partial values; its gradient is not.
+
 With an uneven load of experts (`meshwright_costmodel.expert_imbalance`) parts are those of the
 fullest device. An all_to_all takes as long as the device that sends or receives most. An even one
 uses the larger of its parts before and after, an uneven one is priced as if all its axes came to
@@ -51,7 +54,7 @@ from meshwright_costmodel.collectives import (
     collective_lines,
 )
 from meshwright_costmodel.expert_imbalance import ExpertLoad
-from meshwright_solver.common.arrays import FloatArray, IntArray
+from meshwright_solver.common.arrays import BoolArray, FloatArray, IntArray
 from meshwright_solver.layouts import shortest_paths
 from meshwright_solver.layouts.layout_graph import Group, LayoutGraph, MoveKind, layout_graph
 from meshwright_solver.layouts.slot_symmetry import Families, families_of
@@ -114,7 +117,14 @@ class Redistributions:
 
     def forward_ns(self, source: IntArray, target: IntArray) -> FloatArray:
         """Time of the value's path from source to target, elementwise and broadcast."""
-        return self._cost_between(self._value[source], self._value[target])
+        first, last = self._value[source], self._value[target]
+        if self._narrow is None:
+            return self._cost_between(first, last)
+        return np.where(
+            self._is_summed[first],
+            self._cost_between(first, last),
+            self._narrow._cost_between(first, last),
+        )
 
     def backward_ns(self, source: IntArray, target: IntArray) -> FloatArray:
         """Time of the gradient's path from target to source, elementwise and broadcast."""
@@ -132,7 +142,10 @@ class Redistributions:
 
     def forward_path(self, source: int, target: int) -> Path:
         """The cheapest steps of the value from one state to another."""
-        return self._path(int(self._value[source]), int(self._value[target]))
+        first, last = int(self._value[source]), int(self._value[target])
+        if self._narrow is None or self._is_summed[first]:
+            return self._path(first, last)
+        return self._narrow._path(first, last)
 
     def backward_path(self, source: int, target: int) -> Path:
         """The cheapest steps of the gradient, from `target` back to `source`."""
@@ -146,6 +159,19 @@ class Redistributions:
     def layouts(self) -> StateSpace:
         """The layouts of the value alone, which are those of the gradient alone."""
         return self.space.value_alone
+
+    @cached_property
+    def _narrow(self) -> Redistributions | None:
+        """The redistributions of the value in the bytes that are sent; None if these are all."""
+        if self.space.sent_share == 1.0:
+            return None
+        return replace(self, space=self.space.as_sent)
+
+    @cached_property
+    def _is_summed(self) -> BoolArray:
+        """By layout: whether it has partial values, whose sums are sent in all bytes."""
+        summed: BoolArray = (self.layouts.states == self.layouts.slots + PARTIAL).any(axis=1)
+        return summed
 
     @cached_property
     def _value(self) -> IntArray:

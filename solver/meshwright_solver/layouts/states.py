@@ -102,7 +102,9 @@ class StateSpace:
     backward half. spans: spans of the slots, equal to their sizes where they have none; () where no
     slot has one. counts: numbers of chunks of slots that the user cut, which count as if all were
     as long as the longest; 0 for others, () for none. load: load of the busiest device, where slots
-    are experts.
+    are experts. sent_share, saved_share: bytes of the value in a redistribution, and of a copy
+    saved for the backward pass, relative to `bytes`; less than 1 for what is sent or saved in 8
+    bits.
     """
 
     slot_sizes: tuple[int, ...]
@@ -112,6 +114,8 @@ class StateSpace:
     spans: tuple[int, ...] = ()
     counts: tuple[int, ...] = ()
     load: ExpertLoad | None = None
+    sent_share: float = 1.0
+    saved_share: float = 1.0
 
     @property
     def slots(self) -> int:
@@ -132,7 +136,13 @@ class StateSpace:
     @cached_property
     def value_alone(self) -> StateSpace:
         """The layouts of the value without its gradient, which are those of the gradient too."""
-        return replace(self, has_gradient=False) if self.has_gradient else self
+        alone = replace(self, has_gradient=False, sent_share=1.0, saved_share=1.0)
+        return self if alone == self else alone
+
+    @cached_property
+    def as_sent(self) -> StateSpace:
+        """The layouts of the value with the bytes that a redistribution sends."""
+        return replace(self, bytes=round(self.bytes * self.sent_share)).value_alone
 
     @property
     def states(self) -> IntArray:
@@ -154,6 +164,11 @@ class StateSpace:
         """Bytes of the value on the fullest device in each state."""
         even = self._even_bytes(states)
         return even if self.load is None else even * self.load.of(states, self.axis_sizes)
+
+    def saved_bytes(self, states: IntArray) -> FloatArray:
+        """Bytes of a copy that is saved for the backward pass, on the fullest device."""
+        local = self.local_bytes(states)
+        return local if self.saved_share == 1.0 else local * self.saved_share
 
     def _even_bytes(self, states: IntArray) -> FloatArray:
         sizes = np.array(self.axis_sizes, dtype=np.float64)

@@ -32,8 +32,8 @@ def saved_bytes(
     """(rest, read): saved bytes of the read copy. rest_is_at_hand: the layout at rest is available
     anyway."""
     same = moves.space.key(rest)[:, None] == moves.space.key(read.layouts)[None, :]
-    at_rest = moves.space.local_bytes(rest)[:, None]
-    as_read = moves.space.local_bytes(read.layouts)[None, :]
+    at_rest = moves.space.saved_bytes(rest)[:, None]
+    as_read = moves.space.saved_bytes(read.layouts)[None, :]
     copy = np.where(read.again[None, :], 0.0 if rest_is_at_hand else at_rest, as_read)
     return np.where(same, 0.0 if rest_is_at_hand else at_rest, copy)
 
@@ -59,8 +59,8 @@ def saved_as_read_bytes(
     them."""
     rows, columns = moves.space.index(rest), moves.space.index(needed)
     free = moves.forward_ns(rows[:, None], columns[None, :]) == 0.0
-    at_rest = moves.space.local_bytes(rest)[:, None]
-    as_read = moves.space.local_bytes(needed)[None, :]
+    at_rest = moves.space.saved_bytes(rest)[:, None]
+    as_read = moves.space.saved_bytes(needed)[None, :]
     if rest_is_at_hand:
         return np.where(free, 0.0, as_read)
     return np.where(free, np.minimum(at_rest, as_read), as_read)

@@ -34,6 +34,7 @@ from meshwright_solver.problem.dataset_loading import with_loading
 from meshwright_solver.problem.expert_dims import EVEN, ExpertLoads, expert_loads
 from meshwright_solver.problem.inference_graph import for_inference
 from meshwright_solver.problem.op_info import OpInfo, Slot, TensorInfo, op_infos
+from meshwright_solver.problem.precision_recipes import check_precision
 from meshwright_solver.problem.recomputed_ops import NOTHING, RecomputedOps
 from meshwright_solver.problem.subdims import Refinement, refine
 from meshwright_solver.problem.uneven import Uneven, uneven_of
@@ -102,6 +103,11 @@ class Problem:
     @cached_property
     def op_by_name(self) -> Mapping[str, OpInfo]:
         return {op.name: op for op in self.ops}
+
+    @cached_property
+    def producer_of(self) -> Mapping[str, int]:
+        """The position of the op that makes each tensor; inputs and parameters have none."""
+        return {port.tensor: k for k, op in enumerate(self.ops) for port in op.outputs}
 
     @cached_property
     def position_of(self) -> Mapping[str, int]:
@@ -190,6 +196,7 @@ def build_problem(
             "stage has one. Use a pipeline, whose stages have one kind each",
             pointer="/topology",
         )
+    check_precision(setup, topology.device)
     graph = with_loading(for_inference(graph, setup), setup)
     group_size = _copies(setup, copies)
     count = microbatches or setup.microbatches or group_size

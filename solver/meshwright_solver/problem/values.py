@@ -12,6 +12,12 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from meshwright.schema.garbage_collection import uncollected
+from meshwright_solver.problem.low_precision import (
+    NO_LOW_PRECISION,
+    LowPrecision,
+    in_eight_bits,
+    low_precision_products,
+)
 from meshwright_solver.problem.op_info import OpInfo
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.saved_tensors import saves_of
@@ -83,6 +89,7 @@ class Values:
 
     By op: shardable: its shardable parts. saved_inputs: the inputs that its backward pass needs.
     looks: its look, as `Shardable` numbers it. weight_casts: positions of casts of parameters.
+    low_precision: the products in 8 bits, and the values that travel or are saved in 8 bits.
     """
 
     values: tuple[ProblemValue, ...]
@@ -92,6 +99,7 @@ class Values:
     saved_inputs: tuple[tuple[int, ...], ...]
     looks: tuple[int, ...]
     weight_casts: frozenset[int]
+    low_precision: LowPrecision = NO_LOW_PRECISION
 
 
 @uncollected
@@ -161,7 +169,25 @@ def find_values(problem: Problem) -> Values:
         tuple([op_saves.inputs for op_saves in saves]),
         tuple(shardable.looks),
         weight_casts(problem),
+        _low_precision(problem, values, {name: root for name, (root, _) in roots.items()}),
     )
+
+
+def _low_precision(
+    problem: Problem, values: Sequence[ProblemValue], root_of: Mapping[str, str]
+) -> LowPrecision:
+    products = low_precision_products(problem, root_of)
+    if not products:
+        return NO_LOW_PRECISION
+    sent = [value.root for value in values if in_eight_bits(products, value.readers)]
+    saved = [
+        value.root
+        for value in values
+        if not value.is_parameter
+        and not value.saved_by_producer
+        and in_eight_bits(products, value.again)
+    ]
+    return LowPrecision(products, frozenset(sent), frozenset(saved))
 
 
 def _backward_readers(

@@ -93,7 +93,7 @@ def _least(models: Models, value: ProblemValue) -> _Parts:
         held, gradient, optimizer = (float(part[at]) for part in parts)
         return held, gradient, optimizer, 0.0
     space = models.ops.space(value.root)
-    saved = float(space.local_bytes(space.states).min())
+    saved = float(space.saved_bytes(space.states).min())
     return 0.0, 0.0, 0.0, saved * models.problem.in_flight
 
 

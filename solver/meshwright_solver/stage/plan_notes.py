@@ -12,6 +12,7 @@ from meshwright_solver.evaluation.notes import (
     empty_recompute,
     idle_axes,
     ineffective_options,
+    low_precision,
     microbatch_interleaving,
     sparse_updates,
 )
@@ -36,6 +37,7 @@ def plan_notes(
         *empty_recompute(request, problem),
         *idle_axes(models, chosen, why_idle(request)),
         *busiest_experts(models, chosen),
+        *low_precision(models),
         *microbatch_interleaving(problem),
         *sparse_updates([stage]),
         *borrowed_curves(problem),

@@ -39,10 +39,11 @@ from numpy.typing import NDArray
 
 from meshwright.schema import Calibration, Device
 from meshwright_costmodel.curves import Rates, Shape, rates_of
-from meshwright_costmodel.operators import op_ns
+from meshwright_costmodel.operators import NS_PER_S, op_ns
 from meshwright_solver.common.arrays import BoolArray, FloatArray, IntArray
 from meshwright_solver.layouts.axis_placements import placements
 from meshwright_solver.layouts.states import StateSpace
+from meshwright_solver.problem.precision_recipes import SHARE
 from meshwright_solver.strategies.op_template import OpSketch, PortSketch
 
 # paper: FlashAttention-2 (Dao 2023), section 3: five matrix products backward for two forward
@@ -258,6 +259,9 @@ class OpModel(OpSketch):
         output_bytes = [port.bytes / ways.of(port) for port in self.outputs]
         if self.in_place:
             moved[0], output_bytes = np.zeros(len(choices)), [moved[1]]
+        quantization = self._quantization_bytes(moved, output_bytes)
+        if self.quantized:
+            moved = [size * SHARE for size in moved]
         zero = np.zeros(len(choices))
         forth, back = self._stretches(ways, rates_of(calibration, device))
         forward = op_ns(
@@ -269,6 +273,8 @@ class OpModel(OpSketch):
             device=device,
             calibration=calibration,
         )
+        if self.quantized:
+            forward = forward + self._quantization_ns(quantization[0], device, calibration)
         if not self.runs_backward:
             return forward, zero, zero
         pairs = list(zip(self.inputs, moved, strict=True))
@@ -283,8 +289,29 @@ class OpModel(OpSketch):
             device=device,
             calibration=calibration,
         )
+        if self.quantized:
+            backward = backward + self._quantization_ns(quantization[1], device, calibration)
         weights = backward * self.weights_share
         return forward, backward - weights, weights
+
+    def _quantization_bytes(
+        self, moved: Sequence[FloatArray], output_bytes: Sequence[FloatArray]
+    ) -> tuple[FloatArray | float, FloatArray | float]:
+        """Bytes that quantizations move in the forward pass, of the activation, and in the backward
+        pass, of the result's gradient."""
+        if not self.quantized:
+            return 0.0, 0.0
+        activations = [
+            size for port, size in zip(self.inputs, moved, strict=True) if not port.is_parameter
+        ]
+        return activations[0] * self.quantized, output_bytes[0] * self.quantized
+
+    @staticmethod
+    def _quantization_ns(
+        bytes_moved: FloatArray | float, device: Device, calibration: Calibration
+    ) -> FloatArray | float:
+        rate = device.memory_bytes_per_s * rates_of(calibration, device).memory
+        return bytes_moved / rate * NS_PER_S
 
     @cached_property
     def weights_share(self) -> float:

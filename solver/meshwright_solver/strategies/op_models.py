@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from meshwright_solver.common.identity_keys import IdentityKeys
 from meshwright_solver.layouts.states import StateSpace
+from meshwright_solver.problem.precision_recipes import SHARE
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.uneven import Key
 from meshwright_solver.problem.values import Values
@@ -63,8 +64,17 @@ class OpModels:
             )
             counts = tuple(len(lengths) for lengths in chunks)
         load = self.problem.loads.of_slots(value.root, value.slots)
+        low = self.values.low_precision
         space = StateSpace(
-            tuple(sizes), self.axis_sizes, info.bytes, info.has_gradient, spans, counts, load
+            tuple(sizes),
+            self.axis_sizes,
+            info.bytes,
+            info.has_gradient,
+            spans,
+            counts,
+            load,
+            sent_share=SHARE if root in low.sent else 1.0,
+            saved_share=SHARE if root in low.saved else 1.0,
         )
         return self._spaces.setdefault(space, space)
 

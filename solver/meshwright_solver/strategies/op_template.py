@@ -35,7 +35,8 @@ class OpSketch:
     followers: (part, parts that may follow it). is_remade: the backward pass recomputes the op.
     zigzag: sequences of causal attention are loaded in zigzag order. load: of the busiest device,
     where a part is of experts. shape: the GEMM shape, where the calibration has curves. steps:
-    positions that the op computes one after the other, 1 in most ops.
+    positions that the op computes one after the other, 1 in most ops. quantized: bytes that a
+    quantization moves, relative to those of a 16-bit tensor; 0 unless the op multiplies in 8 bits.
     """
 
     op_class: OpClass
@@ -58,3 +59,4 @@ class OpSketch:
     is_remade: bool
     load: ExpertLoad | None
     shape: WorkShape | None
+    quantized: float = 0.0

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from meshwright_solver.common.identity_keys import IdentityKeys
 from meshwright_solver.problem.op_info import OpInfo
+from meshwright_solver.problem.precision_recipes import EIGHT_BIT, quantized_bytes
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.values import Values
 from meshwright_solver.strategies.gemm_shape import work_shape
@@ -49,7 +50,8 @@ class OpSketches:
             op, values = self.problem.ops[position], self.values
             tensors = [self.tensor_look(port.tensor) for port in (*op.inputs, *op.outputs)]
             remade = op.name in self.problem.remade.again
-            key = (values.looks[position], values.saved_inputs[position], remade, *tensors)
+            is_low = position in values.low_precision.products
+            key = (values.looks[position], values.saved_inputs[position], remade, is_low, *tensors)
             number = self._looks[position] = self._numbers.setdefault(key, len(self._numbers))
         return number
 
@@ -71,6 +73,8 @@ class OpSketches:
                 tuple(info.segments.items()) if info.segments else (),
                 tuple(info.chunks.items()) if info.chunks else (),
                 name in self.problem.sent,
+                value.root in self.values.low_precision.sent,
+                value.root in self.values.low_precision.saved,
                 self.problem.loads.of_slots(name, range(len(info.slots))),
             )
             if value.root != name:
@@ -82,6 +86,7 @@ class OpSketches:
     def _make(self, position: int) -> OpSketch:
         op = self.problem.ops[position]
         rule = op.known.rule if op.known is not None else None
+        tensors, is_low = self.problem.tensors, position in self.values.low_precision.products
         # every device computes constants whole: they are small, and slicing them is then free
         makes_constants = all(self.values.value_of[port.tensor].is_free for port in op.outputs)
         allowed = frozenset() if makes_constants else self.values.shardable[position]
@@ -97,7 +102,7 @@ class OpSketches:
         )
         return OpSketch(
             op_class=op.known.op_class if op.known is not None else "memory",
-            dtype=self.problem.tensors[(op.op.inputs or op.op.outputs)[0]].tensor.dtype,
+            dtype=EIGHT_BIT if is_low else tensors[(op.op.inputs or op.op.outputs)[0]].tensor.dtype,
             flops=op.flops,
             sizes=tuple(part.size for part in op.parts),
             shardable=tuple(part.shardable and j in allowed for j, part in enumerate(op.parts)),
@@ -118,6 +123,7 @@ class OpSketches:
             is_remade=op.name in self.problem.remade.again,
             load=self.problem.loads.of_parts(position, len(op.parts)),
             shape=work_shape(op) if self.problem.calibration.curves else None,
+            quantized=quantized_bytes(self.problem.setup.precision) / 2 if is_low else 0.0,
         )
 
     def _port(self, op: OpInfo, position: int, k: int, is_input: bool) -> PortSketch:

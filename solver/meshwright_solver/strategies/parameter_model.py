@@ -69,7 +69,8 @@ class ParameterModel(ParameterStates):
 
     @cached_property
     def value_moves(self) -> Redistributions:
-        return self._moves(self.space.bytes, self.space.bytes < OPTIMIZER_SHARD_BYTES)
+        size_bytes = round(self.space.bytes * self.space.sent_share)
+        return self._moves(size_bytes, self.space.bytes < OPTIMIZER_SHARD_BYTES)
 
     @cached_property
     def gradient_moves(self) -> Redistributions:
@@ -77,7 +78,7 @@ class ParameterModel(ParameterStates):
         return self._moves(size_bytes, False)
 
     def _moves(self, size_bytes: int, is_alone: bool) -> Redistributions:
-        space = replace(self.space, bytes=size_bytes, has_gradient=False)
+        space = replace(self.space.value_alone, bytes=size_bytes)
         shares = latency_shares(
             self.setup.fusion, size_bytes, is_alone=is_alone, gradients=self.gradients
         )

@@ -473,3 +473,44 @@ def test_a_plan_with_caches_has_degrees_and_no_zero() -> None:
     degrees = found.degrees
     assert (degrees.dp or 1) * degrees.tp * degrees.cp == 8
     assert degrees.zero == 0
+
+
+@pytest.mark.parametrize(
+    ("precision", "options"),
+    [
+        ("graph", []),
+        (
+            "fp8_tensorwise",
+            ["--fp8-recipe tensorwise", "--fp8-format hybrid", "--fp8-param-gather"],
+        ),
+        ("fp8_blockwise", ["--fp8-recipe blockwise", "--fp8-format e4m3", "--fp8-param-gather"]),
+        ("mxfp8", ["--fp8-recipe mxfp8", "--fp8-format e4m3", "--fp8-param-gather"]),
+    ],
+)
+def test_megatron_is_given_the_recipe_of_products_in_eight_bits(
+    precision: str, options: list[str]
+) -> None:
+    uniform = Uniform.model_validate(
+        {"degrees": {"dp": 2}, "microbatches": 1, "precision": precision}
+    )
+    written = [line.rstrip(" \\") for line in megatron.text(uniform).splitlines()]
+    assert [line for line in written if "fp8" in line] == options
+    assert not any("8 bits" in lost for lost in megatron.lost(uniform))
+    experts = uniform.model_copy(update={"degrees": Degrees(dp=2, ep=2)})
+    said = any("tokens sent to experts in 8 bits" in lost for lost in megatron.lost(experts))
+    assert said == (precision != "graph")
+
+
+def test_torchtitan_converts_linear_layers_but_the_head() -> None:
+    uniform = Uniform.model_validate(
+        {"degrees": {"dp": 2}, "microbatches": 1, "precision": "fp8_tensorwise"}
+    )
+    read = tomllib.loads(torchtitan.text(uniform))
+    assert read["model"]["converters"] == ["quantize.linear.float8"]
+    options = read["quantize"]["linear"]["float8"]
+    assert options["enable_fsdp_float8_all_gather"] is True
+    assert options["filter_fqns"] == ["output"]
+    blockwise = uniform.model_copy(update={"precision": "fp8_blockwise"})
+    assert "model" not in tomllib.loads(torchtitan.text(blockwise))
+    assert any("fp8_blockwise" in lost for lost in torchtitan.lost(blockwise))
+    assert any("fp8_blockwise" in lost for lost in mindformers.lost(blockwise))

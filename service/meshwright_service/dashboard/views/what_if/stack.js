@@ -9,6 +9,7 @@ export function stackFields(asked) {
   return [
     choice({ name: "phase", label: "Phase", group, pointer: "/setup/phase", options: ["training", "inference"] }, asked),
     choice({ name: "execution", label: "Kernels are", group, pointer: "/setup/execution", options: [["compiled", "compiled"], ["eager", "eager"], ["graphs", "compiled, recorded, replayed"]] }, asked),
+    choice({ name: "precision", label: "Precision", group, pointer: "/setup/precision", options: [["graph", "as the graph says"], ["fp8_tensorwise", "8 bits, a scale a tensor"], ["fp8_blockwise", "8 bits, a scale a block"], ["mxfp8", "8 bits, MX scales"]] }, asked),
     whole({ name: "context", label: "Cache", unit: "positions", group, onlyIf: (said) => !trains(said), placeholder: "none", pointer: "/setup/cache/context", says: "of keys and values, for every sequence" }, asked),
     dtype({ name: "cache-dtype", label: "Cache holds", group, rare: true, onlyIf: (said) => said("context") !== "", unsaid: ["", "as they are made"], pointer: "/setup/cache/dtype" }, asked),
     choice({ name: "copies", label: "Copies", group, rare: true, pointer: "/setup/copies", options: [["1", "one"], ["2", "two take turns"], ["auto", "two where that is faster"]], write: (value) => (value === "auto" ? value : Number(value)) }, asked),
