@@ -81,6 +81,70 @@ def torch(
 
 
 @capture.command()
+def decoder(
+    output: Output,
+    batch: Batch,
+    seq: Annotated[int, typer.Option(help="Sequence length.")],
+    layers: Annotated[int, typer.Option(help="Number of layers.")],
+    hidden: Annotated[int, typer.Option(help="Hidden size.")],
+    heads: Annotated[int, typer.Option(help="Attention heads.")],
+    vocabulary: Annotated[int, typer.Option(help="Vocabulary size.")],
+    ffn: Annotated[
+        int | None, typer.Option(help="Feed-forward size of a dense layer. Default: 4 x hidden.")
+    ] = None,
+    kv_heads: Annotated[
+        int | None, typer.Option(help="Heads of keys and values. Default: as many as heads.")
+    ] = None,
+    head_dim: Annotated[
+        int | None, typer.Option(help="Head dimension. Default: hidden / heads.")
+    ] = None,
+    gated: Annotated[
+        bool,
+        typer.Option(
+            "--gated/--gpt",
+            help="Gated feed-forward parts, RMS norms and rotary positions as in Llama, or GPT-2's "
+            "layers.",
+        ),
+    ] = True,
+    tied: Annotated[bool, typer.Option("--tied", help="The head is the embedding.")] = False,
+    experts: Annotated[int, typer.Option(help="Experts of a layer.")] = 0,
+    top_k: Annotated[int, typer.Option(help="Experts that a token visits.")] = 0,
+    expert_ffn: Annotated[int, typer.Option(help="Feed-forward size of an expert.")] = 0,
+    shared_ffn: Annotated[
+        int, typer.Option(help="Feed-forward size of the experts that every token visits.")
+    ] = 0,
+    dense_layers: Annotated[int, typer.Option(help="First layers without experts.")] = 0,
+    dtype: DTypeOption = None,
+) -> None:
+    """Write the graph of a decoder from its dimensions, without a framework.
+
+    The graph equals that of `capture hf` for Llama, Mixtral and GPT-2 of the same dimensions.
+    """
+    from meshwright.capture.decoder import Decoder, decoder_graph  # only this command needs it
+
+    dimensions = Decoder(
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        vocabulary=vocabulary,
+        ffn=4 * hidden if ffn is None else ffn,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        gated=gated,
+        tied=tied,
+        experts=experts,
+        top_k=top_k,
+        expert_ffn=expert_ffn,
+        shared_ffn=shared_ffn,
+        dense_layers=dense_layers,
+    )
+    graph = decoder_graph(
+        dimensions, batch=batch, seq=seq, dtype=dtype or "bfloat16", name=output.stem.split(".")[0]
+    )
+    _write(graph, output)
+
+
+@capture.command()
 def onnx(
     file: Annotated[Path, typer.Argument(help="ONNX model; weights in other files are not read.")],
     output: Output,
