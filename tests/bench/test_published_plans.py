@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bench.published import GIVEN
+from bench.published_plans import FITTED as GIVEN
 from bench.published_plans import NotPriced, priced, request_of, thinned
 from bench.published_table import measured, read
 from meshwright.schema import Degrees, Graph, Recompute, Request, Setup

@@ -10,6 +10,7 @@ import pytest
 
 from meshwright.planfile import read_plan
 from meshwright.schema import Answer, Degrees, Pipeline, Request
+from meshwright_costmodel.calibrations import datasheet_calibration
 from tests.clients.conftest import Run
 from tests.service import planners
 
@@ -32,6 +33,19 @@ def test_a_stated_strategy_becomes_a_plan_file(run: Run, tmp_path: Path) -> None
         ("dp", "node"),
         ("tp", "gpu"),
     ]
+
+
+def test_the_interval_of_the_step_is_that_of_the_stack(run: Run, tmp_path: Path) -> None:
+    said = []
+    for more in ((), ("--stack", "internevo"), ("--calibration", tmp_path / "own.json")):
+        if more and more[0] == "--calibration":
+            (tmp_path / "own.json").write_text(datasheet_calibration().to_json())
+        ran = run("estimate", *ON, "--tp", "8", *more, "-o", tmp_path / "plan.json")
+        assert ran.code == 0, ran.err
+        said.append(" ".join(ran.out.split()))
+    assert "80 % of published steps lie so around their prediction (any stack" in said[0]
+    assert "(the stack internevo)" in said[1]
+    assert "interval" not in said[2]
 
 
 def test_what_does_not_fit_is_shown_all_the_same(run: Run) -> None:

@@ -89,7 +89,8 @@ def ask(
                 verify=verify,
             )
             cluster = _fetched(client, answer)
-    return _told(answer, graph, cluster, setup, calibration, output)
+    is_unmeasured = server is None and calibration is None
+    return _told(answer, graph, cluster, setup, calibration, output, is_unmeasured=is_unmeasured)
 
 
 def _searched(request: Request, workers: int) -> Answer:
@@ -121,6 +122,8 @@ def _told(
     setup: Setup,
     calibration: Calibration | None,
     output: Path | None,
+    *,
+    is_unmeasured: bool,
 ) -> Plan:
     if answer.plan is None:
         assert answer.infeasible is not None
@@ -150,6 +153,7 @@ def _told(
             setup=setup,
             certificate=certificate,
             seconds=answer.seconds,
+            is_unmeasured=is_unmeasured,
         )
     )
     if answer.ended_early:

@@ -24,6 +24,7 @@ from meshwright.cli.option_types import (
     ServerOption,
     SetupFile,
     SparseGradients,
+    StackOption,
     TopologyOption,
     Uneven,
     Verify,
@@ -44,6 +45,7 @@ from meshwright.schema import (
     Wishes,
 )
 from meshwright.schema.setup import Precision
+from meshwright.schema.stack import Stack
 
 
 def estimate(
@@ -114,6 +116,7 @@ def estimate(
     sequence_order: SequenceOrder = None,
     expert_imbalance: ExpertImbalance = None,
     precision: PrecisionOption = None,
+    stack: StackOption = None,
     copies: Copies = None,
     verify: Verify = False,
 ) -> None:
@@ -129,6 +132,7 @@ def estimate(
         sequence_order=sequence_order,
         expert_imbalance=expert_imbalance,
         precision=precision and one_of("--precision", precision, get_args(Precision)),
+        stack=stack and one_of("--stack", stack, get_args(Stack)),
         copies=copies_of(copies),
     )
     document.instantiate(run.symbols)

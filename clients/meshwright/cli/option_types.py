@@ -12,6 +12,7 @@ from meshwright.cli.stored import SERVER
 from meshwright.common.process_pool import MAX_PROCESSES
 from meshwright.schema import ScheduleKind
 from meshwright.schema.request_options import BUDGET_S
+from meshwright.schema.stack import Stack
 
 GraphFile = Annotated[Path, typer.Argument(help="Graph file: .json, .json.gz or .json.zst.")]
 TopologyOption = Annotated[str, typer.Option(help="Preset such as h100-8x8, or a topology file.")]
@@ -42,6 +43,12 @@ PrecisionOption = Annotated[
         "--precision",
         help="Products with large weights: graph (the dtypes of the graph), fp8_tensorwise, "
         "fp8_blockwise or mxfp8.",
+    ),
+]
+StackOption = Annotated[
+    str | None,
+    typer.Option(
+        "--stack", help=f"Software stack, for predicted times: {', '.join(get_args(Stack))}."
     ),
 ]
 ExpertImbalance = Annotated[

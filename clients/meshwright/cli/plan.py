@@ -28,6 +28,7 @@ from meshwright.cli.option_types import (
     ServerOption,
     SetupFile,
     SparseGradients,
+    StackOption,
     TopologyOption,
     Uneven,
     Verify,
@@ -50,6 +51,7 @@ from meshwright.schema import Calibration, Graph, Wishes
 from meshwright.schema.constraints import Offload
 from meshwright.schema.request_options import Rest, Solver
 from meshwright.schema.setup import Precision
+from meshwright.schema.stack import Stack
 
 INTERRUPTED = 130  # the exit code of shells for what Ctrl-C ended
 
@@ -176,6 +178,7 @@ def plan(
     sequence_order: SequenceOrder = None,
     expert_imbalance: ExpertImbalance = None,
     precision: PrecisionOption = None,
+    stack: StackOption = None,
     copies: Copies = None,
     verify: Verify = False,
 ) -> None:
@@ -192,6 +195,7 @@ def plan(
         sequence_order=sequence_order,
         expert_imbalance=expert_imbalance,
         precision=precision and one_of("--precision", precision, get_args(Precision)),
+        stack=stack and one_of("--stack", stack, get_args(Stack)),
         copies=copies_of(copies),
         phase=phase,
         cache=cache,

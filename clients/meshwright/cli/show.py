@@ -44,6 +44,7 @@ def show(
             setup=found.setup,
             certificate=found.certificate,
             seconds=found.seconds,
+            is_unmeasured=service_of(server, plan) is None and found.calibration is None,
             ops=ops,
         )
     )

@@ -43,12 +43,14 @@ def render_plan(
     setup: Setup | None = None,
     certificate: Certificate | None = None,
     seconds: Sequence[float] = (),
+    is_unmeasured: bool = False,
     ops: str = "*",
 ) -> RenderableType:
     """The plan for a rich console.
 
     `ops` is a glob of the listed ops. `seconds` holds the time of each entry of the plan's
-    `search.history`, in seconds after the start of the search, or nothing.
+    `search.history`, in seconds after the start of the search, or nothing. `is_unmeasured` adds the
+    interval of the step, for plans of the planner's own calibration.
     """
     parts: list[RenderableType] = [
         render_summary(
@@ -58,6 +60,7 @@ def render_plan(
             setup=setup,
             certificate=certificate,
             seconds=seconds,
+            is_unmeasured=is_unmeasured,
         )
     ]
     for position, stage in enumerate(plan.stages):

@@ -22,6 +22,7 @@ from meshwright.reports.precision import plan_precision
 from meshwright.reports.throughput import Throughput, symbols_of, throughput_of
 from meshwright.schema import Certificate, Graph, Plan, Setup, Topology
 from meshwright.schema.overview import KindTime, PlanWarning
+from meshwright.schema.stack import interval_of
 
 FEW = 3  # chosen: names shown of a long list
 
@@ -34,8 +35,13 @@ def render_summary(
     setup: Setup | None = None,
     certificate: Certificate | None = None,
     seconds: Sequence[float] = (),
+    is_unmeasured: bool = False,
 ) -> RenderableType:
-    """The plan's cost and memory, the search that produced it, and its verification."""
+    """The plan's cost and memory, the search that produced it, and its verification.
+
+    is_unmeasured: the planner's own calibration predicts the step, of which published runs say how
+    far off it is.
+    """
     of_step = setup or Setup()
     throughput = throughput_of(plan, graph, topology, of_step)
     kinds = kind_times(plan)
@@ -52,6 +58,7 @@ def render_summary(
         *recompute_rows(plan),
         _memory(plan),
         _step(plan),
+        *(_interval(plan, of_step) if is_unmeasured else ()),
         *_kinds(kinds),
         *_padding(plan),
         *_order(plan),
@@ -131,13 +138,14 @@ def _kinds(kinds: Sequence[KindTime]) -> Iterator[tuple[str, str]]:
 
 def _phase(setup: Setup) -> str:
     if setup.phase == "inference":
-        return f"inference{_precision(setup)}"
+        return f"inference{_recipe(setup)}"
     summed = ", gradients summed over the batch" if setup.gradients == "sum" else ""
-    return f"training, {setup.optimizer.name}{_precision(setup)}{summed}"
+    return f"training, {setup.optimizer.name}{_recipe(setup)}{summed}"
 
 
-def _precision(setup: Setup) -> str:
-    return "" if setup.precision == "graph" else f", {setup.precision}"
+def _recipe(setup: Setup) -> str:
+    parts = [setup.precision if setup.precision != "graph" else "", setup.stack or ""]
+    return "".join(f", {part}" for part in parts if part)
 
 
 def _meshes(plan: Plan) -> Iterator[tuple[str, str]]:
@@ -205,6 +213,21 @@ def _step(plan: Plan) -> tuple[str, str]:
     return "step", (
         f"{show_ns(cost.step_ns)} = compute {show_ns(cost.compute_ns)} + exposed communication "
         f"{show_ns(exposed)}" + (f" ({split})" if split else "") + waits + update + repeated
+    )
+
+
+def _interval(plan: Plan, setup: Setup) -> Iterator[tuple[str, str]]:
+    """The 80 % interval of the step."""
+    if setup.phase != "training":
+        return
+    low, high = interval_of(setup.stack)
+    of = f"the stack {setup.stack}" if setup.stack else "any stack; --stack narrows it"
+    yield (
+        "interval",
+        (
+            f"{show_ns(low * plan.cost.step_ns)} to {show_ns(high * plan.cost.step_ns)}: 80 % of "
+            f"published steps lie so around their prediction ({of})"
+        ),
     )
 
 

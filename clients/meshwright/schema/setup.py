@@ -14,6 +14,7 @@ from meshwright.schema.fusion import Fusion
 from meshwright.schema.graph import DTYPE_BYTES, DType, Graph
 from meshwright.schema.model import Document, Model, Number, Whole
 from meshwright.schema.sequence_order import Order
+from meshwright.schema.stack import Stack
 
 Execution = Literal["eager", "compiled", "graphs"]
 Precision = Literal["graph", "fp8_tensorwise", "fp8_blockwise", "mxfp8"]
@@ -93,6 +94,12 @@ class Setup(Document):
         "128 elements of an activation and 128 x 128 of a weight (`fp8_blockwise`), or for 32 "
         "elements (`mxfp8`). The vocabulary head, routers, attention, gradients and optimizer "
         "states keep their dtypes.",
+    )
+    stack: Stack | None = Field(
+        default=None,
+        description="The software stack that trains. Predicted times are longer by what its "
+        "published runs took beyond the prediction. It does not change a calibration of the "
+        "request. None: a stack that fuses and overlaps all that a plan assumes.",
     )
     uneven: Literal["refuse", "chunk", "pad"] = Field(
         default="refuse",

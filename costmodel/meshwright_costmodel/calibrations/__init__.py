@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
 from meshwright.schema import Calibration, Exposed, Plan, Request
+from meshwright.schema.stack import STACKS, Stack, stack_ratios
+from meshwright_costmodel.anchoring import anchored
 
 _HIDDEN = (
     "parameter gathers and gradient reductions of a microbatch are assumed to hide behind "
@@ -35,6 +38,15 @@ def published_calibration() -> Calibration:
 
 
 @cache
+def stack_calibration(stack: Stack) -> Calibration:
+    """The published calibration for a software stack: all times by the stack's ratio.
+
+    Raises SetupError for an unknown stack.
+    """
+    return anchored(published_calibration(), stack_ratios(stack), stack)
+
+
+@cache
 def half_exposed_calibration() -> Calibration:
     """The default before 26 November 2026: its objective counts half of all parameter and gradient
     traffic."""
@@ -46,14 +58,23 @@ def half_exposed_calibration() -> Calibration:
 
 def shipped_calibration(id_: str) -> Calibration | None:
     """The shipped calibration with this id, or None; plan files and the store omit these."""
-    shipped = (published_calibration, half_exposed_calibration, datasheet_calibration)
-    calibrations = (load() for load in shipped)
-    return next((calibration for calibration in calibrations if calibration.id == id_), None)
+    return next((each for each in _shipped() if each.id == id_), None)
+
+
+def _shipped() -> Iterator[Calibration]:
+    yield published_calibration()
+    yield half_exposed_calibration()
+    yield datasheet_calibration()
+    for stack in STACKS:
+        yield stack_calibration(stack)
 
 
 def calibration_for(request: Request) -> Calibration:
-    """The calibration of a request, else the default."""
-    return request.calibration or default_calibration()
+    """The calibration of a request, else that of its stack, else the default."""
+    if request.calibration is not None:
+        return request.calibration
+    stack = request.setup.stack
+    return default_calibration() if stack is None else stack_calibration(stack)
 
 
 def calibration_of(plan: Plan, given: Calibration | None) -> Calibration:
