@@ -10,6 +10,10 @@ Attention with `rows` queries has the stretch:
 
     stretch = (1 + h_rows / (rows + tile)) (1 + h_head / head) / (1 + h_head / 128)
 
+A product whose columns or depth are no multiple of 16 bytes takes `misalignment` times as long:
+libraries have other kernels for it (`_MISALIGNED`). Both the whole size and the part on a device
+count.
+
 Cutting a shape into p parts never decreases the stretch: the total time of p devices is at least
 that of one. Lower bounds of steps rely on this (`solver/meshwright_solver/pipeline/step_bound.py`).
 """
@@ -32,6 +36,12 @@ from meshwright.schema.curves import DeviceCurves, ProductCurve
 FloatArray = NDArray[np.float64]
 Sizes = float | FloatArray
 HEAD = 128.0  # published: the head dimension that FlashAttention-2 (arXiv:2307.08691) is tuned for
+
+# measured: one H100, PyTorch 2.11 (bench/data/gpu/h100/steps.jsonl): the three products of GPT-2's
+# head, 50,257 columns, run at 96 to 147 TFLOP/s, those of BERT's, 30,522, at 246 to 264; aligned
+# products of the size at 600 to 680. 8 bytes: chosen between. BLOOM's runs on A100 say 8 to 9 times
+# for attention written out with heads of 108 and 150 (bench/data/steps_unfitted.csv.gz)
+_MISALIGNED: Mapping[int, float] = {16: 1.0, 8: 1.5, 4: 2.5, 2: 5.0, 1: 5.0}
 
 # chosen: a tile of rows; a single query, as in generation, wastes at most one tile
 ROWS = 64.0
@@ -115,6 +125,19 @@ class Rates:
         assert op_class == "matmul"
         ends = 2.0 if DTYPE_BYTES[dtype] == 1 else 1.0
         return _product_stretch(self.curves.product, shape, size=self.size, ends=ends)
+
+    def misalignment(self, dtype: str, sizes: Sequence[Sizes]) -> Sizes:
+        """Ratio of the time of a product with these contiguous sizes to that of an aligned one."""
+        if self.curves is None or DTYPE_BYTES[dtype] > 2:
+            return 1.0
+        worst: Sizes = 1.0
+        for size in sizes:
+            size_bytes = np.asarray(size, dtype=np.float64) * DTYPE_BYTES[dtype]
+            for aligned, factor in _MISALIGNED.items():
+                worst = np.maximum(
+                    worst, np.where(size_bytes % (2 * aligned) == aligned, factor, 1.0)
+                )
+        return worst
 
     @property
     def attention_backward(self) -> float:

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.schema import Calibration, Device
-from meshwright_costmodel.calibrations import datasheet_calibration
+from meshwright_costmodel.calibrations import datasheet_calibration, published_calibration
 from meshwright_costmodel.curves import Shape, rates_of
 from meshwright_costmodel.operators import op_ns
+from meshwright_costmodel.presets import preset
 from tests.costmodel.round_curves import round_curves
 
 DEVICE = Device(
@@ -97,3 +98,25 @@ def test_parts_never_take_less_in_all_than_the_whole(groups, rows, columns, dept
     assert RATES.stretch("matmul", Shape(*part), "bfloat16") >= RATES.stretch(
         "matmul", Shape(*whole), "bfloat16"
     ) * (1 - 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("size", "factor"),
+    [(4096, 1.0), (216, 1.0), (108, 1.5), (150, 2.5), (30522, 2.5), (50257, 5.0)],
+)
+def test_a_product_with_an_unaligned_dim_takes_several_times_as_long(
+    size: int, factor: float
+) -> None:
+    rates = rates_of(published_calibration(), preset("h100-1x8").device)
+    assert rates.misalignment("bfloat16", (4096.0, float(size))) == factor
+    assert rates.misalignment("float16", (float(size), 4096.0)) == factor
+    # plain float32 has no tensor cores, and 8 bits need twice as many elements
+    assert rates.misalignment("float32", (4096.0, float(size))) == 1.0
+    assert rates.misalignment("float8_e4m3", (8.0,)) == 1.5
+
+
+@given(st.integers(1, 100_000), st.sampled_from([2, 3, 4, 6, 8]))
+def test_cutting_a_dim_never_mends_its_alignment(size: int, ways: int) -> None:
+    rates = rates_of(published_calibration(), preset("h100-1x8").device)
+    whole = rates.misalignment("bfloat16", (float(size),))
+    assert rates.misalignment("bfloat16", (float(size), size / ways)) >= whole

@@ -337,14 +337,17 @@ class OpModel(OpSketch):
         if self.op_class not in ("matmul", "convolution"):
             return 1.0, 1.0
         shape = self._local(ways)
-        if shape is None:
+        if shape is None or self.shape is None:
             return 1.0, float(sum(wanted))
         both = zip(wanted, (shape.of_left, shape.of_right), strict=True)
         every = shape.and_others(
             *(gradient_shape for is_wanted, gradient_shape in both if is_wanted)
         )
         stretches = np.asarray(rates.stretch(self.op_class, every, self.dtype))
-        return stretches[0], stretches[1:].sum(axis=0)
+        # the products of gradients have the same contiguous dims
+        contiguous = (*self.shape.whole[2:], shape.columns, shape.depth)
+        factor = rates.misalignment(self.dtype, contiguous)
+        return stretches[0] * factor, stretches[1:].sum(axis=0) * factor
 
     def _local(self, ways: _Ways) -> Shape | None:
         return None if self.shape is None else self.shape.local(ways.of_parts, ways.load)
