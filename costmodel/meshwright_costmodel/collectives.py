@@ -57,6 +57,13 @@ dimensions work together: with g = prod g_l and b = sum b_l over the dimensions 
 
 The protocols of a library are those of switched networks; a topology with a torus has none.
 
+Routed tokens: in an all_to_all that sends one copy of a token to each unit with some of its k
+experts, u_l = g_1 ... g_l units are there at level l, of which a token visits u (1 - (1 - 1 / u)^k)
+with evenly chosen experts. A router that limits the units of the outermost level limits u_l too.
+Copies are forwarded inside a unit, so that all that arrive there pass the inner levels:
+
+    all_to_all   t = sum_l s_l a_l + max_l N v_l / k (g_l - 1) / (g_l b_l)   v_l: units visited
+
 All other kinds are modeled as switches, which give b_l to any group.
 """
 
@@ -165,6 +172,8 @@ class Interconnect:
     protocols: of the device's curves; empty where links have only a latency and a bandwidth.
     by_kind: (kind, latency factor, time per byte factor), for kinds with fitted factors.
     rings, lines: levels that are dimensions of a torus, closed or open; empty without any.
+    top_k: chosen experts of a token, where an all-to-all sends one copy to each unit; 0 where it
+    sends one to each expert. most_units: of the outermost level that a token visits; 0: any number.
     """
 
     levels: tuple[str, ...]
@@ -179,6 +188,8 @@ class Interconnect:
     by_kind: tuple[tuple[str, float, float], ...] = ()
     rings: tuple[bool, ...] = ()
     lines: tuple[bool, ...] = ()
+    top_k: int = 0
+    most_units: int = 0
 
     @classmethod
     def of(
@@ -323,7 +334,11 @@ def _transfer_s_per_byte(
             continue
         bytes_per_s = interconnect.group_bytes_per_s(protocol.bytes_per_s[level], level, extent)
         if not interconnect.is_torus(level):
-            yield port_share(kind, level, extents) / bytes_per_s
+            if kind == "all_to_all" and interconnect.top_k:
+                share = routed_share(level, extents, interconnect.top_k, interconnect.most_units)
+            else:
+                share = port_share(kind, level, extents)
+            yield share / bytes_per_s
             members *= extent if torus == 1 else 1
         elif kind == "all_to_all":
             yield extent / 4 / bytes_per_s
@@ -332,6 +347,17 @@ def _transfer_s_per_byte(
             torus *= extent
     if torus > 1:
         yield port_share(kind, 0, (torus, members)) / torus_bytes_per_s
+
+
+def routed_share(level: int, extents: Extents, top_k: int, most_units: int = 0) -> float:
+    """The share of the payload through one device's port of a level, if tokens travel once to each
+    unit that they visit."""
+    outermost = next(place for place, extent in enumerate(extents) if extent > 1)
+    units = math.prod(extents[: level + 1])
+    if most_units:
+        units = min(units, most_units * math.prod(extents[outermost + 1 : level + 1]))
+    visited = units * (1 - (1 - 1 / units) ** top_k)
+    return visited / top_k * (extents[level] - 1) / extents[level]
 
 
 def _steps(level: int, extent: int, interconnect: Interconnect) -> int:

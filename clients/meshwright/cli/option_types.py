@@ -51,6 +51,17 @@ StackOption = Annotated[
         "--stack", help=f"Software stack, for predicted times: {', '.join(get_args(Stack))}."
     ),
 ]
+ExpertDispatch = Annotated[
+    str | None,
+    typer.Option(
+        help="Copies of a token that travel to experts: expert (one for each chosen expert) or "
+        "node (one for each node with chosen experts)."
+    ),
+]
+ExpertNodes = Annotated[
+    int | None,
+    typer.Option(min=1, help="Nodes that the router sends a token to at most."),
+]
 ExpertImbalance = Annotated[
     float | None,
     typer.Option(min=1, help="Tokens of the busiest expert, divided by the mean of all."),

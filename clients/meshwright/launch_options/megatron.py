@@ -31,6 +31,8 @@ def arguments(uniform: Uniform) -> list[tuple[str, str]]:
     ]
     if degrees.ep > 1:
         options.append(("--expert-tensor-parallel-size", str(degrees.tp)))
+        if uniform.expert_dispatch == "node":
+            options += [("--moe-token-dispatcher-type", "flex"), ("--moe-enable-deepep", "")]
         if uniform.copies > 1:
             options.append(("--overlap-moe-expert-parallel-comm", ""))
     if degrees.sequence_parallel:

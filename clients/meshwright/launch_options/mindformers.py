@@ -89,6 +89,8 @@ def lost(uniform: Uniform) -> Iterator[str]:
             f"stages of {', '.join(map(str, uniform.layers))} layers: `model_config.offset` is the "
             "difference of each stage to the mean"
         )
+    if uniform.expert_dispatch == "node" and uniform.degrees.ep > 1:
+        yield "one copy of a token for each node: it sends one for each chosen expert"
     if uniform.precision != "graph":
         yield f"{uniform.precision}: these options train in the dtypes of the model"
     if uniform.recompute not in ("none", "full"):

@@ -111,6 +111,8 @@ def lost(uniform: Uniform) -> Iterator[str]:
             "early and a late chunk, which makes causal attention faster than in the plan "
             "(sequence_order zigzag)"
         )
+    if uniform.expert_dispatch == "node" and uniform.degrees.ep > 1:
+        yield "one copy of a token for each node: it sends one for each chosen expert"
     if uniform.copies > 1:
         yield f"{uniform.copies} microbatches that take turns: it runs one after the other"
     if uniform.precision == "fp8_blockwise":

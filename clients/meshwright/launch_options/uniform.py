@@ -71,6 +71,7 @@ def uniform_of(plan: Plan, graph: Graph, setup: Setup | None = None) -> Uniform:
         sequence=symbols.get("seq"),
         is_zigzag=bool(plan.order),
         precision=setup.precision if setup is not None else "graph",
+        expert_dispatch=setup.expert_dispatch if setup is not None else "expert",
         recompute=most.stage.recompute.policy if most.stage.recompute is not None else "none",
         copies=plan.copies or (setup.least_copies if setup is not None else 1),
         differing=tuple(_grouped_differences(differences)),

@@ -133,6 +133,18 @@ class Setup(Document):
         description="The tokens of the busiest expert relative to the mean, for experts without a "
         "fixed capacity.",
     )
+    expert_dispatch: Literal["expert", "node"] = Field(
+        default="expert",
+        description="The copies of a token that travel to experts. `expert`: one for each chosen "
+        "expert. `node`: one for each node with chosen experts, which forwards it inside (DeepEP, "
+        "Megatron's flex dispatcher).",
+    )
+    expert_nodes: Whole | None = Field(
+        default=None,
+        ge=1,
+        description="The nodes that the router sends a token to at most, with `expert_dispatch` "
+        "`node`. None: as many as hold its experts.",
+    )
     cache: Cache | None = Field(
         default=None,
         description="The key-value cache of inference, for the sequences of the batch.",
@@ -179,6 +191,11 @@ class Setup(Document):
                 f"{self.microbatches} microbatches cannot alternate in pairs. Use "
                 f"{(self.microbatches or 0) + 1}",
                 pointer="/microbatches",
+            )
+        if self.expert_nodes is not None and self.expert_dispatch != "node":
+            raise SetupError(
+                f"expert_nodes {self.expert_nodes} needs expert_dispatch node",
+                pointer="/expert_nodes",
             )
         if self.cache is not None and self.least_copies > 1:
             raise SetupError(

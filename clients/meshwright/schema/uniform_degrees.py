@@ -49,6 +49,9 @@ class Uniform(Model):
         description="Whether sequences are loaded in the zigzag order that balances causal "
         "attention over cp.",
     )
+    expert_dispatch: Literal["expert", "node"] = Field(
+        default="expert", description="The copies of a token that travel to experts."
+    )
     precision: Precision = Field(
         default="graph", description="The precision of products with large weights."
     )

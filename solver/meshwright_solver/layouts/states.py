@@ -104,7 +104,8 @@ class StateSpace:
     as long as the longest; 0 for others, () for none. load: load of the busiest device, where slots
     are experts. sent_share, saved_share: bytes of the value in a redistribution, and of a copy
     saved for the backward pass, relative to `bytes`; less than 1 for what is sent or saved in 8
-    bits.
+    bits. top_k: experts of a token, where the value is of tokens that travel once to each node; 0
+    for others.
     """
 
     slot_sizes: tuple[int, ...]
@@ -116,6 +117,7 @@ class StateSpace:
     load: ExpertLoad | None = None
     sent_share: float = 1.0
     saved_share: float = 1.0
+    top_k: int = 0
 
     @property
     def slots(self) -> int:

@@ -45,6 +45,16 @@ class ExpertLoads:
 EVEN = ExpertLoads()
 
 
+def routed_tokens(ops: Sequence[OpInfo], tensors: Mapping[str, TensorInfo]) -> dict[str, int]:
+    """Tensors that dispatches make and combinations read -> the chosen experts of a token."""
+    found = {}
+    for op in ops:
+        if op.op.kind in (DISPATCH, COMBINE):
+            port = (op.outputs if op.op.kind == DISPATCH else op.inputs)[0]
+            found[port.tensor] = tensors[op.inputs[1].tensor].shape[-1]
+    return found
+
+
 def expert_loads(
     ops: Sequence[OpInfo], tensors: Mapping[str, TensorInfo], imbalance: float
 ) -> ExpertLoads:

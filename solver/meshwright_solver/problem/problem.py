@@ -6,7 +6,7 @@ with all its views: reshapes and transposes move no data, so a view shares the l
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
@@ -31,7 +31,7 @@ from meshwright.schema import (
 from meshwright.schema.garbage_collection import uncollected
 from meshwright_costmodel.host_rates import HostRates
 from meshwright_solver.problem.dataset_loading import with_loading
-from meshwright_solver.problem.expert_dims import EVEN, ExpertLoads, expert_loads
+from meshwright_solver.problem.expert_dims import EVEN, ExpertLoads, expert_loads, routed_tokens
 from meshwright_solver.problem.inference_graph import for_inference
 from meshwright_solver.problem.op_info import OpInfo, Slot, TensorInfo, op_infos
 from meshwright_solver.problem.precision_recipes import check_precision
@@ -108,6 +108,19 @@ class Problem:
     def producer_of(self) -> Mapping[str, int]:
         """The position of the op that makes each tensor; inputs and parameters have none."""
         return {port.tensor: k for k, op in enumerate(self.ops) for port in op.outputs}
+
+    @cached_property
+    def _routed(self) -> Mapping[str, int]:
+        """Tensor -> chosen experts of a token, of dispatched tokens and of experts' results that
+        travel once to each node; empty where they travel once to each expert."""
+        if self.setup.expert_dispatch != "node":
+            return {}
+        return routed_tokens(self.ops, self.tensors)
+
+    def top_k_of(self, names: Iterable[str]) -> int:
+        """The chosen experts of a token, if one of the tensors is of tokens that travel once to
+        each node; else 0."""
+        return max((self._routed.get(name, 0) for name in names), default=0)
 
     @cached_property
     def position_of(self) -> Mapping[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass, field, replace
 from math import prod
 from typing import Any, TypeVar
 
@@ -80,8 +80,14 @@ class Models:
     def redistributions(self, space: StateSpace) -> Redistributions:
         return self.shared(
             ("moves", self.key_of(space)),
-            lambda: Redistributions(space, self.ops.axis_levels, self.interconnect),
+            lambda: Redistributions(space, self.ops.axis_levels, self._links_of(space)),
         )
+
+    def _links_of(self, space: StateSpace) -> Interconnect:
+        if not space.top_k:
+            return self.interconnect
+        most_units = self.problem.setup.expert_nodes or 0
+        return replace(self.interconnect, top_k=space.top_k, most_units=most_units)
 
     def forget_parameters(self) -> None:
         """Drop the cached parameter models, after a change of `at_rest`."""

@@ -75,6 +75,7 @@ class OpModels:
             load,
             sent_share=SHARE if root in low.sent else 1.0,
             saved_share=SHARE if root in low.saved else 1.0,
+            top_k=self.problem.top_k_of(value.slot_of),
         )
         return self._spaces.setdefault(space, space)
 

@@ -75,6 +75,7 @@ class OpSketches:
                 name in self.problem.sent,
                 value.root in self.values.low_precision.sent,
                 value.root in self.values.low_precision.saved,
+                self.problem.top_k_of(value.slot_of),
                 self.problem.loads.of_slots(name, range(len(info.slots))),
             )
             if value.root != name:

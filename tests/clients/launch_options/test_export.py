@@ -514,3 +514,14 @@ def test_torchtitan_converts_linear_layers_but_the_head() -> None:
     assert "model" not in tomllib.loads(torchtitan.text(blockwise))
     assert any("fp8_blockwise" in lost for lost in torchtitan.lost(blockwise))
     assert any("fp8_blockwise" in lost for lost in mindformers.lost(blockwise))
+
+
+def test_megatron_is_given_the_dispatcher_of_one_copy_a_node() -> None:
+    uniform = Uniform.model_validate(
+        {"degrees": {"dp": 4, "ep": 4}, "microbatches": 1, "expert_dispatch": "node"}
+    )
+    assert ("--moe-token-dispatcher-type", "flex") in megatron.arguments(uniform)
+    assert any("one copy of a token" in lost for lost in torchtitan.lost(uniform))
+    assert any("one copy of a token" in lost for lost in mindformers.lost(uniform))
+    alone = uniform.model_copy(update={"degrees": Degrees(dp=4)})
+    assert not any("--moe" in name for name, _ in megatron.arguments(alone))

@@ -15,6 +15,9 @@ export function stackFields(asked) {
     choice({ name: "copies", label: "Copies", group, rare: true, pointer: "/setup/copies", options: [["1", "one"], ["2", "two take turns"], ["auto", "two where that is faster"]], write: (value) => (value === "auto" ? value : Number(value)) }, asked),
     choice({ name: "order", label: "Sequence order", group, rare: true, pointer: "/setup/sequence_order", options: ["contiguous", "zigzag"] }, asked),
     whole({ name: "imbalance", label: "Busiest expert", unit: "× the mean", group, rare: true, step: "any", placeholder: 1, pointer: "/setup/expert_imbalance", says: "its tokens over the mean of all" }, asked),
+    choice({ name: "dispatch", label: "Tokens travel", group, rare: true, pointer: "/setup/expert_dispatch", options: [["expert", "to each expert"], ["node", "once to each node"]] }, asked),
+    whole({ name: "expert-nodes", label: "Nodes of a token", group, rare: true, onlyIf: (said) => said("dispatch") === "node", placeholder: "any", pointer: "/setup/expert_nodes", says: "to which the router sends it at most" }, asked),
+    choice({ name: "framework", label: "Software stack", group, rare: true, pointer: "/setup/stack", options: [["", "none stated"], "megatron-core", "megatron-deepspeed", "torchtitan", "llm-foundry", "internevo"] }, asked),
     choice({ name: "uneven", label: "Sizes that do not divide", group, rare: true, pointer: "/setup/uneven", options: [["refuse", "stay whole"], ["chunk", "last parts are short"], ["pad", "are filled up"]] }, asked),
     flag({ name: "all-to-all", label: "All-to-all", group, rare: true, pointer: "/setup/allow_all_to_all", usual: true, words: ["allowed", "not allowed"] }, asked),
     choice({
