@@ -82,7 +82,7 @@ def decoder_graph(
     decoder: Decoder, *, batch: int, seq: int, dtype: str = "bfloat16", name: str = "decoder"
 ) -> Graph:
     """The training graph of a decoder, with the symbols `batch` and `seq`."""
-    writer = _Writer(decoder, dtype, seq)
+    writer = _DecoderWriter(decoder, dtype, seq)
     loss = writer.write()
     return Graph.from_dict(
         {
@@ -97,7 +97,7 @@ def decoder_graph(
 
 
 @dataclass(slots=True)
-class _Writer:
+class _DecoderWriter:
     decoder: Decoder
     dtype: str
     seq: int
