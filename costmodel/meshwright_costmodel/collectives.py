@@ -413,7 +413,8 @@ def port_share(
 
 
 def _send_cost(link: Link, calibration: Calibration) -> CollectiveCost:
-    bytes_per_s = link.device_bytes_per_s * calibration.link_efficiency
+    wires = 2 if is_ring(link.kind) or is_line(link.kind) else 1  # a neighbor is behind one of two
+    bytes_per_s = link.device_bytes_per_s / wires * calibration.link_efficiency
     return CollectiveCost(latency_ns=link.latency_ns, ns_per_byte=NS_PER_S / bytes_per_s)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import re
 
+from meshwright.schema import Level
+
 # links that join every pair of units by a wire of its own
 FULL_MESH_KINDS = ("hccs", "xgmi", "infinity fabric")
 # links whose switches can reduce (NVLink SHARP)
@@ -42,6 +44,22 @@ def is_ring(kind: str) -> bool:
 def is_line(kind: str) -> bool:
     """Whether the link joins each unit to its two neighbors, and the two ends to one."""
     return _is_one_of(kind, LINE_KINDS)
+
+
+def part_of_level(level: Level, size: int) -> Level:
+    """The level with only `size` of its units, which are neighbors.
+
+    A full mesh keeps the wires between them; a ring becomes a line.
+    """
+    link = level.link
+    if size == level.size:
+        return level
+    if is_full_mesh(link.kind):
+        wire_bytes_per_s = link.bytes_per_s / (level.size - 1)
+        link = link.model_copy(update={"bytes_per_s": wire_bytes_per_s * max(size - 1, 1)})
+    if is_ring(link.kind):
+        link = link.model_copy(update={"kind": LINE_KINDS[0]})
+    return level.model_copy(update={"size": size, "link": link})
 
 
 def _is_one_of(kind: str, names: tuple[str, ...]) -> bool:

@@ -19,7 +19,7 @@ from math import prod
 from pydantic import Field
 
 from meshwright.schema import Device, DeviceGroup, Host, Level, Link, Model, Topology, TopologyError
-from meshwright_costmodel.link_kinds import is_full_mesh
+from meshwright_costmodel.link_kinds import part_of_level
 
 # Preset device -> the file of its data sheet and the file of its server.
 _FILES: Mapping[str, tuple[str, str]] = {
@@ -193,21 +193,15 @@ def _node_levels(node: ServerPreset, devices: int, name: str) -> list[Level]:
     for boards_used in range(1, boards + 1):
         if devices % boards_used == 0 and devices // boards_used <= inner.size:
             sizes = [boards_used, devices // boards_used][-len(node.levels) :]
-            return [_resize(level, size) for level, size in zip(node.levels, sizes, strict=True)]
+            return [
+                part_of_level(level, size) for level, size in zip(node.levels, sizes, strict=True)
+            ]
     raise TopologyError(
         f"topology preset {name!r}: a node ({node.name}) cannot hold {devices} devices evenly; "
         f"1 to {inner.size}"
         + (f" or a multiple of {boards} up to {boards * inner.size}" if boards > 1 else "")
         + " will do. For other servers write the topology as JSON (docs/topologies.md)"
     )
-
-
-def _resize(level: Level, size: int) -> Level:
-    link = level.link
-    if is_full_mesh(link.kind):
-        wire_bytes_per_s = link.bytes_per_s / (level.size - 1)
-        link = link.model_copy(update={"bytes_per_s": wire_bytes_per_s * max(size - 1, 1)})
-    return Level(name=level.name, size=size, link=link)
 
 
 def _host_of_one(node: ServerPreset) -> Host | None:

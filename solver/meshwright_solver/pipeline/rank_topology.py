@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from meshwright.schema import InvalidInput, Level, Link, Topology
+from meshwright_costmodel.link_kinds import part_of_level
 
 
 def split(topology: Topology, ranks: int) -> tuple[Topology, Link]:
@@ -26,7 +27,7 @@ def split(topology: Topology, ranks: int) -> tuple[Topology, Link]:
         remaining //= taken
         if taken > 1 and link is None:
             link = level.link
-        levels.append(level.model_copy(update={"size": level.size // taken}))
+        levels.append(part_of_level(level, level.size // taken))
     if remaining > 1 or link is None:
         raise InvalidInput(
             f"{ranks} pipeline ranks need as many devices, there are {topology.device_count}",

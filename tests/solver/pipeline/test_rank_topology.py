@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meshwright.schema import InvalidInput
+from meshwright_costmodel.presets import preset
 from meshwright_solver.pipeline.rank_topology import rank_counts, split
 from tests.solver.small_graphs import topology
 
@@ -34,3 +35,15 @@ def test_every_count_that_can_be_made_is_listed() -> None:
     for count in (4, 5, 8, 96):
         with pytest.raises(InvalidInput, match=f"{count} pipeline ranks"):
             split(devices, count)
+
+
+def test_a_part_of_a_full_mesh_has_its_own_wires_and_one_of_a_torus_is_a_line() -> None:
+    part, _ = split(preset("mi300x-1x8"), 2)
+    assert [(level.size, level.link.bytes_per_s) for level in part.levels] == [(4, 3 * 64e9)]
+    part, link = split(preset("tpu-v5p-8x8x8"), 4)
+    assert [(level.name, level.size, level.link.kind) for level in part.levels] == [
+        ("x", 2, "grid"),
+        ("y", 8, "torus"),
+        ("z", 8, "torus"),
+    ]
+    assert link.kind == "torus"
