@@ -251,8 +251,8 @@ def thinned(rows: Iterable[Row], every: int) -> Iterator[Row]:
 
 def say_scores(found: list[Priced]) -> None:
     """A line a source, and their mean."""
-    say("| source | rows | priced | error % | median % | anchored % | tau | regret % | memory % |")
-    say("|---" * 9 + "|")
+    say("| source | rows priced | error % | median % | anchored % | tau | regret % | memory % |")
+    say("|---" * 8 + "|")
     by_source: dict[str, list[Priced]] = defaultdict(list)
     for each in found:
         by_source[each.row.get("source_id") or ""].append(each)
@@ -260,7 +260,7 @@ def say_scores(found: list[Priced]) -> None:
     for name, own in sorted(by_source.items()):
         said = [each for each in own if np.isfinite(each.step_s)]
         if not said:
-            say(f"| {name} | {len(own)} | 0 | | | | | | |")
+            say(f"| {name} | 0 of {len(own)} | | | | | | |")
             continue
         predicted = np.array([each.step_s for each in said])
         truth = np.array([measured(each.row, "step_time_s") for each in said])
@@ -269,14 +269,14 @@ def say_scores(found: list[Priced]) -> None:
         memory = 100 * np.abs(np.array([each.memory_bytes for each in said]) / used - 1)
         table.append((result.mape, result.anchored, result.tau, result.regret))
         say(
-            f"| {name} | {len(own)} | {len(said)} | {result.mape:.1f} | {result.median:.1f} | "
+            f"| {name} | {len(said)} of {len(own)} | {result.mape:.1f} | {result.median:.1f} | "
             f"{result.anchored:.1f} | {result.tau:.2f} | {result.regret:.1f} | "
             f"{np.nanmean(memory) if np.isfinite(memory).any() else float('nan'):.0f} |"
         )
     means = [float(np.nanmean(column)) for column in np.array(table).T]
     count = sum(bool(np.isfinite(each.step_s)) for each in found)
     say(
-        f"| mean | {len(found)} | {count} | {means[0]:.1f} | | {means[1]:.1f} | {means[2]:.2f} | "
+        f"| mean | {count} of {len(found)} | {means[0]:.1f} | | {means[1]:.1f} | {means[2]:.2f} | "
         f"{means[3]:.1f} | |"
     )
 

@@ -27,6 +27,7 @@ from meshwright.plugins.planner import (
 )
 from meshwright.render import render_plan, render_summary
 from meshwright.replan import keeping_its_way
+from meshwright.reports.step_interval import step_interval_ns
 from meshwright.schema import (
     Answer,
     Calibration,
@@ -62,6 +63,7 @@ def ask(
     before: the plan that the job runs now, for a service that has it.
     """
     cluster: Topology | None
+    predicted_by = calibration
     if server is None:
         cluster = local = topology_of(topology)
         request = Request(
@@ -89,8 +91,9 @@ def ask(
                 verify=verify,
             )
             cluster = _fetched(client, answer)
-    is_unmeasured = server is None and calibration is None
-    return _told(answer, graph, cluster, setup, calibration, output, is_unmeasured=is_unmeasured)
+            if answer.plan is not None:
+                predicted_by = client.get_calibration(answer.plan.calibration)
+    return _told(answer, graph, cluster, setup, calibration, output, predicted_by=predicted_by)
 
 
 def _searched(request: Request, workers: int) -> Answer:
@@ -123,7 +126,7 @@ def _told(
     calibration: Calibration | None,
     output: Path | None,
     *,
-    is_unmeasured: bool,
+    predicted_by: Calibration | None,
 ) -> Plan:
     if answer.plan is None:
         assert answer.infeasible is not None
@@ -153,7 +156,7 @@ def _told(
             setup=setup,
             certificate=certificate,
             seconds=answer.seconds,
-            is_unmeasured=is_unmeasured,
+            interval_ns=step_interval_ns(plan, setup, predicted_by),
         )
     )
     if answer.ended_early:

@@ -13,7 +13,8 @@ from meshwright.cli.stored import SERVER, plan_of, service_of
 from meshwright.client import Client
 from meshwright.common.units import show_ns
 from meshwright.render import render_groups, render_plan
-from meshwright.schema import InvalidInput, Plan
+from meshwright.reports.step_interval import step_interval_ns
+from meshwright.schema import Calibration, InvalidInput, Plan, Setup
 from meshwright.schema.observation import Observation
 
 OBSERVATIONS = 20  # printed; the API has all
@@ -36,6 +37,8 @@ def show(
     if names and not any(fnmatchcase(name, ops) for name in names):
         known = ", ".join(repr(name) for name in names[:3])
         raise InvalidInput(f"--ops {ops!r} matches no op; ops are named like {known}")
+    asked = service_of(server, plan)
+    calibration = found.calibration if asked is None else _calibration(asked, found.plan)
     results().print(
         render_plan(
             found.plan,
@@ -44,15 +47,19 @@ def show(
             setup=found.setup,
             certificate=found.certificate,
             seconds=found.seconds,
-            is_unmeasured=service_of(server, plan) is None and found.calibration is None,
+            interval_ns=step_interval_ns(found.plan, found.setup or Setup(), calibration),
             ops=ops,
         )
     )
-    asked = service_of(server, plan)
     if asked is not None:
         _print_observations(asked, found.plan)
     for stage in found.plan.stages if groups else ():
         results().print(render_groups(stage))
+
+
+def _calibration(server: str, plan: Plan) -> Calibration:
+    with Client(server) as client:
+        return client.get_calibration(plan.calibration)
 
 
 def _print_observations(server: str, plan: Plan) -> None:

@@ -43,14 +43,14 @@ def render_plan(
     setup: Setup | None = None,
     certificate: Certificate | None = None,
     seconds: Sequence[float] = (),
-    is_unmeasured: bool = False,
+    interval_ns: tuple[float, float] | None = None,
     ops: str = "*",
 ) -> RenderableType:
     """The plan for a rich console.
 
     `ops` is a glob of the listed ops. `seconds` holds the time of each entry of the plan's
-    `search.history`, in seconds after the start of the search, or nothing. `is_unmeasured` adds the
-    interval of the step, for plans of the planner's own calibration.
+    `search.history`, in seconds after the start of the search, or nothing. `interval_ns` is that
+    of the step (`meshwright.reports.step_interval`).
     """
     parts: list[RenderableType] = [
         render_summary(
@@ -60,7 +60,7 @@ def render_plan(
             setup=setup,
             certificate=certificate,
             seconds=seconds,
-            is_unmeasured=is_unmeasured,
+            interval_ns=interval_ns,
         )
     ]
     for position, stage in enumerate(plan.stages):

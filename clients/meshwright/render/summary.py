@@ -22,7 +22,6 @@ from meshwright.reports.precision import plan_precision
 from meshwright.reports.throughput import Throughput, symbols_of, throughput_of
 from meshwright.schema import Certificate, Graph, Plan, Setup, Topology
 from meshwright.schema.overview import KindTime, PlanWarning
-from meshwright.schema.stack import interval_of
 
 FEW = 3  # chosen: names shown of a long list
 
@@ -35,12 +34,11 @@ def render_summary(
     setup: Setup | None = None,
     certificate: Certificate | None = None,
     seconds: Sequence[float] = (),
-    is_unmeasured: bool = False,
+    interval_ns: tuple[float, float] | None = None,
 ) -> RenderableType:
     """The plan's cost and memory, the search that produced it, and its verification.
 
-    is_unmeasured: the planner's own calibration predicts the step, of which published runs say how
-    far off it is.
+    interval_ns: of the step (`meshwright.reports.step_interval`).
     """
     of_step = setup or Setup()
     throughput = throughput_of(plan, graph, topology, of_step)
@@ -58,7 +56,7 @@ def render_summary(
         *recompute_rows(plan),
         _memory(plan),
         _step(plan),
-        *(_interval(plan, of_step) if is_unmeasured else ()),
+        *_interval(interval_ns, of_step),
         *_kinds(kinds),
         *_padding(plan),
         *_order(plan),
@@ -216,19 +214,14 @@ def _step(plan: Plan) -> tuple[str, str]:
     )
 
 
-def _interval(plan: Plan, setup: Setup) -> Iterator[tuple[str, str]]:
+def _interval(interval_ns: tuple[float, float] | None, setup: Setup) -> Iterator[tuple[str, str]]:
     """The 80 % interval of the step."""
-    if setup.phase != "training":
+    if interval_ns is None:
         return
-    low, high = interval_of(setup.stack)
+    low, high = map(show_ns, interval_ns)
     of = f"the stack {setup.stack}" if setup.stack else "any stack; --stack narrows it"
-    yield (
-        "interval",
-        (
-            f"{show_ns(low * plan.cost.step_ns)} to {show_ns(high * plan.cost.step_ns)}: 80 % of "
-            f"published steps lie so around their prediction ({of})"
-        ),
-    )
+    text = f"{low} to {high}: 80 % of published steps lie so around their prediction ({of})"
+    yield "likely", text
 
 
 def _padding(plan: Plan) -> Iterator[tuple[str, str]]:

@@ -106,7 +106,7 @@ def test_other_content_has_another_name() -> None:
         for name, parts in found.items()
     }
     assert {name: hashlib.sha256(own).hexdigest() for name, own in contents.items()} == {
-        "overview 4": "6a3a9383342e6cceb4447e1455af286a4acdc8ca6e4e6b73c4cb77d038e0d1f1",
+        "overview 5": "62259fa2466fd5c71476e4b429931101fb5c20758bb2c5fce8d3d65f1bf83dc9",
         "memory 1": "fe3bb99d4a627cbc50140f54349967465f2862f8c6e0584db1b3492b4572641d",
         "drawing 1": "e58f2c0fe4030a080a861360a3d10c38000c39e5f0bb524b29e0df5da8c28fac",
     }
