@@ -29,6 +29,7 @@ from meshwright_costmodel.collectives import Interconnect, collective_cost
 from meshwright_costmodel.curves import rates_of
 from meshwright_solver.common.arrays import FloatArray, IntArray
 from meshwright_solver.common.axis_groups import axis_groups
+from meshwright_solver.layouts.path_order import in_path_order
 from meshwright_solver.layouts.redistribution import LayoutStep, Path, Placed, Redistributions
 from meshwright_solver.strategies.fusion import BUCKET_BYTES, latency_shares
 from meshwright_solver.strategies.offload import (
@@ -252,15 +253,24 @@ class ParameterModel(ParameterStates):
 
         Gathers and reductions thus use the last axes of a slot, whose chunks are adjacent. Of equal
         axes, those with replicated gradients come first: they are sliced before the others are
-        reduced.
+        reduced. Where a path gathers or scatters axes of a slot one after the other, those that it
+        leaves alone come before those that it moves.
         """
         n = self.space.slots
         chain = (needed, self.value(state), self.gradient(state))
-        return tuple(
+        ranks = tuple(
             2 * next((rank for rank, codes in enumerate(chain) if codes[a] < n), len(chain))
             + int(needed[a] != n)
             for a in range(len(state))
         )
+        return in_path_order(ranks, self._paths(state[None], needed[None]), n)
+
+    def _paths(self, state: IntArray, needed: IntArray) -> tuple[Path, ...]:
+        """The gathers, reductions and spread of one state for one reader."""
+        gathers = _path(self.value_moves, self.value(state), self.read_value(needed))
+        if not self.trained:
+            return (gathers,)
+        return gathers, *self.reduction_paths(state, needed), self.spread_path(state)
 
     def reduce_ns(self, states: IntArray, needed: IntArray) -> tuple[FloatArray, FloatArray]:
         """(states, needed): reduction times per microbatch and per step; 0 for sparse gradients."""
