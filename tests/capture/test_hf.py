@@ -20,6 +20,13 @@ def test_a_config_file_lends_the_graph_its_name(config, tmp_path):
     assert roles["model.layers.0.self_attn.q_proj.weight"] == "parameter"
 
 
+@pytest.mark.parametrize("name", ["llama", "gpt2", "mixtral", "bert"])
+def test_a_batch_of_one_is_captured_as_any_other(config, name):
+    graphs = [capture_hf(config(name), batch=batch, seq=16).to_dict() for batch in (1, 8)]
+    assert [graph.pop("symbols")["batch"] for graph in graphs] == [1, 8]
+    assert graphs[0] == graphs[1]
+
+
 def test_the_sequence_is_the_longest_one_by_default(config):
     assert capture_hf(config("llama"), batch=8).symbols["seq"] == 64
 

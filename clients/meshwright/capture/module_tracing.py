@@ -109,6 +109,8 @@ class ModuleTracing:
         while True:
             witness = self._witness(ceilings)
             values = {symbol: self._symbols[symbol] for symbol in witness.primes}
+            # a batch of one broadcasts, and modules branch on that
+            values.update({"batch": 2} if values.get("batch") == 1 else {})
             reading = SizeReading(self._passes, witness, values, frozenset(self._numbers))
             try:
                 unread = reading.unread()
