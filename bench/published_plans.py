@@ -240,7 +240,7 @@ def _device(name: str) -> Device | None:
 
 
 def thinned(rows: Iterable[Row], every: int) -> Iterator[Row]:
-    """Every Nth row of each source, at least FEWEST; groups of strategies to rank stay whole."""
+    """Every Nth row with a measured step of each source, at least FEWEST where it has so many."""
     by_source: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         if measured(row, "step_time_s") > 0:

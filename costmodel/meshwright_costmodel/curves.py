@@ -42,6 +42,7 @@ HEAD = 128.0  # published: the head dimension that FlashAttention-2 (arXiv:2307.
 # products of the size at 600 to 680. 8 bytes: chosen between. BLOOM's runs on A100 say 8 to 9 times
 # for attention written out with heads of 108 and 150 (bench/data/steps_unfitted.csv.gz)
 _MISALIGNED: Mapping[int, float] = {16: 1.0, 8: 1.5, 4: 2.5, 2: 5.0, 1: 5.0}
+_BY_REMAINDER = np.array([_MISALIGNED[math.gcd(size_bytes, 16)] for size_bytes in range(16)])
 
 # chosen: a tile of rows; a single query, as in generation, wastes at most one tile
 ROWS = 64.0
@@ -132,11 +133,10 @@ class Rates:
             return 1.0
         worst: Sizes = 1.0
         for size in sizes:
-            size_bytes = np.asarray(size, dtype=np.float64) * DTYPE_BYTES[dtype]
-            for aligned, factor in _MISALIGNED.items():
-                worst = np.maximum(
-                    worst, np.where(size_bytes % (2 * aligned) == aligned, factor, 1.0)
-                )
+            remainder = np.asarray(size, dtype=np.float64) * DTYPE_BYTES[dtype] % 16
+            factor = _BY_REMAINDER[remainder.astype(np.intp)]
+            # a mean of uneven parts has a fraction, and no alignment
+            worst = np.maximum(worst, np.where(remainder % 1, 1.0, factor))
         return worst
 
     @property

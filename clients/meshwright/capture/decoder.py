@@ -213,6 +213,15 @@ class _DecoderWriter:
             return x
         return self._op("dropout", [x], self._shape_of[x], attrs={"p": self.decoder.dropout})
 
+    def _tied_head(self, x: str, table: str) -> str:
+        return self._op(
+            "linear",
+            [x, table],
+            [BATCH, SEQ, self.decoder.vocabulary],
+            name="lm_head",
+            attrs={"weight_layout": "nk"},
+        )
+
     def _loss(self, logits: str) -> str:
         self._module = ""
         vocabulary = self.decoder.vocabulary
@@ -256,17 +265,8 @@ class _DecoderWriter:
         for layer in range(decoder.layers):
             x = self._gated_layer(x, f"model.layers.{layer}", rotary, layer)
         x = self._rms_norm(x, "model.norm")
-        if decoder.tied:
-            head = self._op(
-                "linear",
-                [x, table],
-                [BATCH, SEQ, decoder.vocabulary],
-                name="lm_head",
-                attrs={"weight_layout": "nk"},
-            )
-        else:
-            head = self._linear(x, "lm_head", decoder.vocabulary)
-        return self._loss(head)
+        tied = self._tied_head(x, table) if decoder.tied else None
+        return self._loss(tied or self._linear(x, "lm_head", decoder.vocabulary))
 
     def _rotary_tables(self, width: int) -> tuple[str, str]:
         self._module = "model"
@@ -472,14 +472,7 @@ class _DecoderWriter:
         for layer in range(decoder.layers):
             x = self._gpt_layer(x, f"transformer.h.{layer}")
         x = self._layer_norm(x, "transformer.ln_f")
-        logits = self._op(
-            "linear",
-            [x, table],
-            [BATCH, SEQ, decoder.vocabulary],
-            name="lm_head",
-            attrs={"weight_layout": "nk"},
-        )
-        return self._loss(logits)
+        return self._loss(self._tied_head(x, table))
 
     def _layer_norm(self, x: str, name: str) -> str:
         width = int(self._shape_of[x][-1])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meshwright.schema import Calibration, Plan, Setup
-from meshwright.schema.stack import STACKS, interval_of
+from meshwright.schema.stack import STACKS, interval_of, stack_ratio
 
 
 def step_interval_ns(
@@ -24,8 +24,4 @@ def _is_published(calibration: Calibration) -> bool:
     anchored = calibration.anchored
     if anchored is None:
         return calibration.name == "published"
-    profile = next((own for stack, own in STACKS.items() if stack == anchored.stack), None)
-    return profile is not None and (
-        calibration.name == f"published, anchored for {anchored.stack}"
-        and anchored.observations == len(profile.ratios)
-    )
+    return any((anchored.stack, anchored.ratio) == (stack, stack_ratio(stack)) for stack in STACKS)

@@ -53,11 +53,16 @@ def stack_ratios(stack: Stack) -> tuple[float, ...]:
     return tuple(_profile(stack).ratios.values())
 
 
+def stack_ratio(stack: Stack) -> float:
+    """The factor by which predictions for a stack are longer: the median of its sources."""
+    return statistics.median(stack_ratios(stack))
+
+
 def interval_of(stack: Stack | None) -> tuple[float, float]:
     """Measured over predicted steps: the quantiles 0.1 and 0.9, for a prediction of the stack."""
     if stack is None:
         return ANY_LOW, ANY_HIGH
-    profile, ratio = _profile(stack), statistics.median(stack_ratios(stack))
+    profile, ratio = _profile(stack), stack_ratio(stack)
     return (
         min(profile.low / ratio, 1 / LEAST_SPREAD),
         max(profile.high / ratio, LEAST_SPREAD),

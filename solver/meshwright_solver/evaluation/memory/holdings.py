@@ -205,10 +205,11 @@ class _HoldingsWriter:
         is_rest_saved = backward_need.is_held or (
             backward_need.wanted and not backward_need.is_remade and not is_copy_saved
         )
-        if not is_rest_saved or is_sent or space.saved_share != 1.0:
+        # what is saved in fewer bits is another copy
+        is_same_copy = is_rest_saved and space.saved_share == 1.0
+        if not is_same_copy or is_sent:
             last = (OpEvent.FORWARD, min(readers) if copy and not is_sent else max(readers))
             last = (OpEvent.SENT, producer) if is_sent else last
-            is_same_copy = is_rest_saved and space.saved_share == 1.0
             size = 0 if is_same_copy else rest
             self._hold((OpEvent.FORWARD, producer), last, size)
         if copy and not is_copy_saved:
