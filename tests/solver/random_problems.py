@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import pytest
 from hypothesis import strategies as st
 
 from meshwright.schema import Cost, Graph, Mesh, MeshAxis, Pin, Plan, Search, Setup, Topology
@@ -13,12 +14,18 @@ from meshwright_solver.common.arrays import IntArray
 from meshwright_solver.constraints.pins import allowed_strategies, pinned_ops
 from meshwright_solver.evaluation.accounting.assignment import Assignment, assignment_of_choice
 from meshwright_solver.evaluation.accounting.ledger import ledger_of
-from meshwright_solver.evaluation.evaluate import cost_of_all
+from meshwright_solver.evaluation.evaluate import cost_of_all, evaluate
 from meshwright_solver.evaluation.plan_document import stage_document
 from meshwright_solver.lowering.lower import Lowered, lower
 from meshwright_solver.problem.recomputed_ops import NOTHING, RecomputedOps
 from meshwright_solver.problem.values import find_values
-from meshwright_solver.search.core.cost_graph import CostEdge, CostGraph, CostNode, Projection
+from meshwright_solver.search.core.cost_graph import (
+    CostEdge,
+    CostGraph,
+    CostNode,
+    Projection,
+    evaluate_choice,
+)
 from meshwright_solver.search.core.outcome import SearchBudget
 from meshwright_solver.search.elimination.dynamic_programming import dynamic_programming
 from meshwright_solver.strategies.mesh_models import Models
@@ -201,6 +208,19 @@ def random_choice(graph: CostGraph, seed: int) -> IntArray | None:
 def plan_of(case: Case, choice: IntArray) -> Plan:
     """The plan document of a choice."""
     return plan_of_assignment(case.models, assignment_of_choice(case.lowered, choice))
+
+
+def checked_plan(case: Case, choice: IntArray) -> Plan:
+    """The plan of a choice, read back from JSON; it costs what the cost graph says."""
+    said = evaluate_choice(case.lowered.graph, choice)
+    read = Plan.from_json(plan_of(case, choice).to_json())
+    cost = evaluate(case.models.problem, read)
+    assert cost.objective_ns == pytest.approx(said.cost_ns, rel=1e-9)
+    memory = cost.memory_bytes
+    held = memory.parameters + memory.gradients + memory.optimizer + memory.activations
+    assert held == pytest.approx(said.memory_bytes, abs=5)  # five rounded sums
+    assert cost == read.cost
+    return read
 
 
 def plan_of_assignment(models: Models, assignment: Assignment) -> Plan:

@@ -15,9 +15,8 @@ from meshwright_solver.lowering.lower import lower
 from meshwright_solver.planning.planner import plan
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.values import find_values
-from meshwright_solver.search.core.cost_graph import evaluate_choice
 from meshwright_solver.strategies.mesh_models import Models
-from tests.solver.random_problems import Case, cases, plan_of, random_choice
+from tests.solver.random_problems import Case, cases, checked_plan, plan_of, random_choice
 from tests.solver.requests import toy_request
 from tests.solver.small_graphs import GraphMaker, one_level_mesh, problem, topology
 
@@ -27,14 +26,7 @@ from tests.solver.small_graphs import GraphMaker, one_level_mesh, problem, topol
 def test_a_plan_read_back_from_json_costs_what_the_cost_graph_says(case: Case, seed: int):
     choice = random_choice(case.lowered.graph, seed)
     assume(choice is not None)
-    said = evaluate_choice(case.lowered.graph, choice)
-    read = Plan.from_json(plan_of(case, choice).to_json())
-    cost = evaluate(case.models.problem, read)
-    assert cost.objective_ns == pytest.approx(said.cost_ns, rel=1e-9)
-    memory = cost.memory_bytes
-    held = memory.parameters + memory.gradients + memory.optimizer + memory.activations
-    assert held == pytest.approx(said.memory_bytes, abs=5)  # five rounded sums
-    assert cost == read.cost
+    checked_plan(case, choice)
 
 
 @settings(max_examples=80, deadline=None)

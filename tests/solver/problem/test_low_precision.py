@@ -11,18 +11,16 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from meshwright.schema import Degrees, Graph, Plan, Request, Setup, SetupError
+from meshwright.schema import Degrees, Graph, Request, Setup, SetupError
 from meshwright.schema.setup import Precision
 from meshwright_costmodel.presets import preset
-from meshwright_solver.evaluation.evaluate import evaluate
 from meshwright_solver.planning.planner import plan
 from meshwright_solver.problem import low_precision
 from meshwright_solver.problem.values import Values, find_values
-from meshwright_solver.search.core.cost_graph import evaluate_choice
 from meshwright_solver.simulation.step import step_of
 from meshwright_solver.simulation.summary import rank_step
 from meshwright_solver.strategies.mesh_models import Models
-from tests.solver.random_problems import Case, cases, plan_of, random_choice
+from tests.solver.random_problems import Case, cases, checked_plan, random_choice
 from tests.solver.small_graphs import GraphMaker, one_level_mesh, problem, topology
 
 GRAPHS = Path(__file__).parents[3] / "examples" / "graphs"
@@ -204,14 +202,8 @@ def test_random_plans_cost_what_the_cost_graph_and_the_simulation_say(precision:
         assume(choice is not None)
         assert choice is not None
         in_eight_bits.append(bool(case.models.values.low_precision.products))
-        said = evaluate_choice(case.lowered.graph, choice)
-        read = Plan.from_json(plan_of(case, choice).to_json())
-        cost = evaluate(case.models.problem, read)
-        assert cost.objective_ns == pytest.approx(said.cost_ns, rel=1e-9)
-        memory = cost.memory_bytes
-        held = memory.parameters + memory.gradients + memory.optimizer + memory.activations
-        assert held == pytest.approx(said.memory_bytes, abs=5)
-        assert cost == read.cost
+        read = checked_plan(case, choice)
+        cost, memory = read.cost, read.cost.memory_bytes
         found = case.models.problem
         if found.training:
             step = step_of(read, found.graph, found.topology, found.setup, found.calibration)
