@@ -1,9 +1,9 @@
 """`python -m bench.published_calibration`: curves of devices, from published facts.
 
 Device by device: products of bench/data/kernels.csv, collectives of bench/data/collectives.csv.gz,
-by `meshwright_costmodel.least_squares`, held to priors. Shares of large shapes have as prior what
-whole steps say (`bench/closed_form/published.json`), protocols what NCCL's own tuning tables say.
-Devices that were measured little take their relative's curves as priors, and say so.
+by `meshwright_costmodel.least_squares`, held to priors, such as NCCL's own tuning tables. Devices
+that were measured little take their relative's curves as priors, and say so. Some constants are
+then moved by what whole steps say (`bench/data/step_constants.json`, `bench.published_step_fit`).
 """
 
 from __future__ import annotations
@@ -11,17 +11,22 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from bench.closed_form.profile import Profile, published_profile
 from bench.published_kernels import Product, Sent, collectives, one_device, products
 from bench.timing import say
 from meshwright.schema import Calibration, Device
 from meshwright.schema.curves import AttentionCurve, Constant, DeviceCurves, ProductCurve, Protocol
 from meshwright_costmodel import calibrations
-from meshwright_costmodel.calibrations import datasheet_calibration
+from meshwright_costmodel.calibrations import (
+    EXPOSED,
+    HALF_HIDDEN,
+    HIDDEN,
+    datasheet_calibration,
+)
 from meshwright_costmodel.curve_constants import Column, CurveConstants
 from meshwright_costmodel.least_squares import fit_logs
 
@@ -46,23 +51,34 @@ RELATIVES = {
 # device -> whose protocols its own are taken for: the library is the same, messages were all large
 LIBRARIES = {"b200": "h100"}
 TUNING = "published: NCCL src/graph/tuning.cc"
-# published: shares of peak of fused attention, from the least to the best
-ATTENTION_KERNELS = {
-    "ampere": (0.5, 0.73, "published: 0.50-0.73, FlashAttention-2 (arXiv:2307.08691)"),
-    "hopper": (0.35, 0.75, "published: 0.35-0.75, FlashAttention-2 and 3 (arXiv:2407.08608)"),
+# generation -> shares of peak of large products and of fused attention
+SHARES = {
+    "ampere": (
+        (0.78, "published: 0.75-0.87 on A100 (EleutherAI/cookbook, stas00/ml-engineering)"),
+        (0.6, "published: 0.50-0.73, FlashAttention-2 (arXiv:2307.08691)"),
+    ),
+    "hopper": (
+        (0.72, "published: 0.80 at best on H100 (stas00/ml-engineering)"),
+        (0.5, "published: 0.35-0.75, FlashAttention-2 and 3 (arXiv:2407.08608)"),
+    ),
+    "blackwell": (
+        (0.70, "published: 0.78 at best on B200 (stas00/ml-engineering)"),
+        (0.5, "chosen: as on H100"),
+    ),
 }
+# published: of large collectives, shares of the links in a node and of the network's ports (vTrain,
+# stas00/ml-engineering, aws-samples)
+INSIDE, BETWEEN = 0.78, 0.8
+STEP_CONSTANTS = Path(__file__).parent / "data" / "step_constants.json"
 TILE = 128  # published: NVIDIA, Matrix Multiplication Background User's Guide: a large tile's side
 
 
-def prior_of(generation: str, multiprocessors: int, steps: Profile) -> DeviceCurves:
-    """What is known before any kernel or collective is looked at."""
+def prior_of(generation: str, multiprocessors: int) -> DeviceCurves:
+    """What is known before any kernel, collective or step is looked at."""
+    (product, of_product), (attention, of_attention) = SHARES[generation]
 
-    def of_steps(name: str) -> Constant:
-        return Constant(
-            value=steps.values[name],
-            spread=min(steps.spreads[name], NARROW),
-            source=f"fitted: whole steps, {steps.id}",
-        )
+    def published(value: float, spread: float, source: str) -> Constant:
+        return Constant(value=value, spread=spread, source=source)
 
     def chosen(value: float, spread: float, why: str) -> Constant:
         return Constant(value=value, spread=spread, source=f"chosen: {why}")
@@ -75,7 +91,6 @@ def prior_of(generation: str, multiprocessors: int, steps: Profile) -> DeviceCur
         share: float,
     ) -> Protocol:
         inside, between = steps_of_links
-        whole = steps.values["inside"], steps.values["between"]
         filling = "nodes fill chunk by chunk, and chunks are small in LL, large in Simple"
         why = f"{TUNING}, base latency and latency of a hop, as shares of Simple's"
         return Protocol(
@@ -84,8 +99,8 @@ def prior_of(generation: str, multiprocessors: int, steps: Profile) -> DeviceCur
             start_between_ns=chosen(start_between_ns, 1.0, filling),
             step=Constant(value=inside, spread=NARROW, source=why),
             step_between=Constant(value=between, spread=NARROW, source=why),
-            share=chosen(whole[0] * share, NARROW, "of what whole steps say, what flags leave"),
-            share_between=chosen(whole[1] * share, NARROW, "the same"),
+            share=chosen(INSIDE * share, NARROW, "of what large messages reach, what flags leave"),
+            share_between=chosen(BETWEEN * share, NARROW, "the same"),
         )
 
     tile = "half of a tile of 128, the mean that is lost at an edge"
@@ -94,20 +109,28 @@ def prior_of(generation: str, multiprocessors: int, steps: Profile) -> DeviceCur
         device=generation,
         flops_per_s=1.0,
         product=ProductCurve(
-            share=of_steps(f"matmul.{generation}"),
-            eight_bit=of_steps("matmul_eight_bit"),
+            share=published(product, 0.1, of_product),
+            eight_bit=chosen(0.8, 0.2, "scaling and casts beside products"),
             half_tile=chosen(TILE / 2, WIDE, tile),
             fill=chosen(multiprocessors * TILE**2 / 2, WIDE, wave),
             half_depth=chosen(TILE / 2, WIDE, "two steps of 32 before, two after the products"),
-            unhidden=chosen(0.2, 1.0, "between kernels alone and what whole steps say"),
+            unhidden=chosen(0.2, 1.0, "little in kernels alone"),
+            sustained=chosen(1.0, 0.15, "as single kernels"),
+            sustained_eight_bit=chosen(1.0, 0.15, "as single kernels"),
+            group_launches=chosen(2.0, 1.0, "a product and what orders its rows"),
+            group_launches_eight_bit=chosen(4.0, 1.0, "the same, and two casts"),
         ),
         attention=AttentionCurve(
-            share=_with_kernels(of_steps(f"attention.{generation}"), generation),
-            backward=of_steps("attention_backward"),
-            half_head=of_steps("head_dimension"),
-            half_rows=of_steps("attention_sequence"),
+            share=published(attention, 0.2, of_attention),
+            backward=published(
+                0.8, 0.2, "published: FlashAttention-2 (arXiv:2307.08691), figures 4 and 6"
+            ),
+            half_head=chosen(32.0, 0.5, "64 is a fifth slower than 128 (arXiv:2307.08691)"),
+            half_rows=published(
+                500.0, 0.5, "published: 99 TFLOP/s at 512, 189 at 16,384 (arXiv:2307.08691)"
+            ),
         ),
-        memory=of_steps("memory"),
+        memory=published(0.8, 0.15, "published: 0.7-0.85 on A100 (EleutherAI/cookbook)"),
         protocols=(
             protocol("LL", 6700.0, 2.5e4, (0.6 / 4.0, 5.0 / 14.0), 0.25),
             protocol("LL128", 14000.0, 5e4, (1.25 / 4.0, 8.5 / 14.0), 0.5),
@@ -115,21 +138,6 @@ def prior_of(generation: str, multiprocessors: int, steps: Profile) -> DeviceCur
         ),
         in_switch=None if generation == "ampere" else chosen(0.6, NARROW, "more than rings reach"),
     )  # fmt: skip
-
-
-def _with_kernels(steps: Constant, generation: str) -> Constant:
-    """What whole steps and published kernels say of attention, each as sure as it is."""
-    if generation not in ATTENTION_KERNELS:
-        return steps
-    low, high, source = ATTENTION_KERNELS[generation]
-    spread = np.log(high / low) / 2
-    of_steps, of_kernels = 1 / steps.spread**2, 1 / spread**2
-    log = of_steps * np.log(steps.value) + of_kernels * np.log(low * high) / 2
-    return Constant(
-        value=float(f"{np.exp(log / (of_steps + of_kernels)):.4g}"),
-        spread=float(f"{(of_steps + of_kernels) ** -0.5:.4g}"),
-        source=f"{steps.source}; {source}",
-    )
 
 
 def fitted(prior: DeviceCurves, name: str, flat: Calibration) -> DeviceCurves:
@@ -185,12 +193,13 @@ def _noise(rows: Sequence[Product | Sent]) -> Column:
     return np.array(noise)
 
 
-def curves_of_presets(flat: Calibration) -> tuple[DeviceCurves, ...]:
-    """Of every preset's device."""
-    steps = published_profile()
+@cache
+def curves_of_kernels() -> tuple[DeviceCurves, ...]:
+    """Of every preset's device, from kernels and collectives."""
+    flat = datasheet_calibration()
     found: dict[str, DeviceCurves] = {}
     for name, (generation, multiprocessors) in GENERATIONS.items():
-        prior = prior_of(generation, multiprocessors, steps)
+        prior = prior_of(generation, multiprocessors)
         if name in LIBRARIES:
             prior = prior.like(protocols=found[LIBRARIES[name]].protocols)
         found[name] = fitted(prior, name, flat)
@@ -199,6 +208,34 @@ def curves_of_presets(flat: Calibration) -> tuple[DeviceCurves, ...]:
         own = inherited(found[relative], device)
         found[name] = fitted(own, name, flat) if name in ROWS else own
     return tuple(found.values())
+
+
+@cache
+def family_of(device: str) -> str:
+    """The generation whose factors a device with curves has: its own, or its relative's."""
+    called = {one_device(name).device.name: name for name in (*GENERATIONS, *RELATIVES)}[device]
+    while called not in GENERATIONS:
+        called = RELATIVES[called]
+    return GENERATIONS[called][0]
+
+
+def with_steps(curves: DeviceCurves) -> DeviceCurves:
+    """The curves moved by what whole steps say."""
+    document = json.loads(STEP_CONSTANTS.read_text(encoding="utf-8"))
+    factors, source = document["factors"], f"fitted: {document['source']}"
+    family = family_of(curves.device)
+
+    def moved(name: str, constant: Constant) -> Constant:
+        factor = factors.get(f"{name}.{family}") or factors.get(name)
+        if factor is None:
+            return constant
+        return Constant(
+            value=float(f"{constant.value * factor['value']:.4g}"),
+            spread=max(factor["spread"], constant.spread if curves.relative else 0.0),
+            source=source,
+        )
+
+    return CurveConstants.of(curves).changed(moved)
 
 
 def inherited(curves: DeviceCurves, device: Device) -> DeviceCurves:
@@ -224,10 +261,12 @@ def main() -> None:
         "and whole steps, each number with its spread and source (python -m "
         "bench.published_calibration); devices without measurements have a relative's, marked so. "
         "What has no curves, convolutions, hosts and sends between stages, has the data sheet's "
-        f"shares: {flat.source}"
+        f"shares: {flat.source.replace(HALF_HIDDEN, HIDDEN)}"
     )
+    document["exposed"] = EXPOSED.model_dump(mode="json")
     document["curves"] = [
-        own.model_dump(mode="json", exclude_defaults=True) for own in curves_of_presets(flat)
+        with_steps(own).model_dump(mode="json", exclude_defaults=True)
+        for own in curves_of_kernels()
     ]
     made = Calibration.from_dict(document)
     OUTPUT.write_text(json.dumps(made.to_dict(), indent=1) + "\n")

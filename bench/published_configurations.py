@@ -1,11 +1,11 @@
 """`python -m bench.published_configurations [NAME ...]`: published runs, predicted.
 
 Each row is a configuration that somebody trained with: what was measured of it, what `estimate`
-predicts for it, what `bench.published` does (*closed form*), and what the best plan found takes
-with the same model, batch and devices, once without a pipeline and once with the published number
-of pipeline ranks. Where a paper gives FLOP/s, the time follows from them and a count of FLOPs.
-The steps of gpt3-64, gpt3-384, llama3-70b-64 and llama3-8b-8 are rows of `bench/data/steps.csv.gz`,
-to which constants of the default calibration are fitted; the others are not.
+predicts for it, and what the best plan found takes with the same model, batch and devices, once
+without a pipeline and once with the published number of pipeline ranks. Where a paper gives
+FLOP/s, the time follows from them and a count of FLOPs. The steps of gpt3-64, gpt3-384,
+llama3-70b-64 and llama3-8b-8 are rows of `bench/data/steps.csv.gz`, to which constants of the
+default calibration are fitted; the others are not.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.published_runs import predicted_s, run_of
 from bench.timing import say
 from meshwright.schema import (
     Budget,
@@ -67,16 +66,6 @@ class Published:
             # context parallelism of Llama 3 (section 3.3.2) and of Megatron-Core
             sequence_order="zigzag" if self.degrees.cp > 1 else "contiguous",
         )
-
-    @property
-    def closed_form_s(self) -> float:
-        """Its step by `bench.published`, from its dimensions alone."""
-        row = run_of(
-            self.graph, self.topology, devices=preset(self.topology).device_count,
-            batch=self.batch, microbatches=self.microbatches, degrees=self.degrees,
-            pipeline=self.pipeline, sequence=self.sequence, recompute=self.recompute.policy,
-        )  # fmt: skip
-        return predicted_s(row)
 
     def request(self) -> Request:
         text = gzip.decompress((GRAPHS / f"{self.graph}.json.gz").read_bytes())
@@ -211,7 +200,6 @@ def row(own: Published, seconds: float, calibration: Calibration | None) -> None
     found = "-" if best is None else f"{best.cost.step_ns / 1e9:.2f}"
     say(
         f"| {own.name} | {strategy} | {measured} | {predicted:.2f} | {ratio} | "
-        f"{own.closed_form_s:.2f} | "
         f"{(memory.total - memory.reserved) / GIB:.1f}{fits} | {found} ({how}) | {spent:.1f} |"
     )
 
@@ -230,7 +218,6 @@ def main() -> None:
         "measured s",
         "predicted s",
         "ratio",
-        "closed form s",
         "GiB",
         "ours s",
         "CPU s",

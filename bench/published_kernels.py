@@ -70,8 +70,11 @@ class Product:
         sides = own.rows * own.depth + own.columns * own.depth
         moved = own.groups * (DTYPE_BYTES[self.dtype] * sides + 2 * own.rows * own.columns)
         rates = rates_of(calibration, device)
+        stretch = float(rates.stretch("matmul", own, self.dtype)) * rates.sustained(
+            "matmul", self.dtype
+        )
         return op_ns(
-            "matmul", self.flops * float(rates.stretch("matmul", own, self.dtype)),
+            "matmul", self.flops * stretch,
             bytes_moved=float(moved), dtype=self.dtype, device=device,
             calibration=calibration.model_copy(update={"launch_ns": 0}),
         )  # fmt: skip

@@ -12,9 +12,9 @@ import gzip
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench.published import GIVEN
-from bench.published_table import Row, read
+from bench.published_plans import FITTED as GIVEN
 from bench.timing import say
+from meshwright.runs.table import Row, read
 from meshwright.schema import Degrees, Graph, MemoryUse, Pipeline, Request, Setup
 from meshwright_costmodel.presets import preset
 from meshwright_solver.planning.planner import plan

@@ -38,19 +38,17 @@ class CurveConstants:
     def with_values(self, logs: Column) -> DeviceCurves:
         """Curves with these logarithms of values, and unchanged spreads and sources."""
         values = dict(zip(self.names, np.exp(logs).tolist(), strict=True))
-        curves = _with_constants(
-            self.curves, "", lambda name, constant: constant.like(value=values[name])
-        )
+        return self.changed(lambda name, constant: constant.like(value=values[name]))
+
+    def changed(self, change: Callable[[str, Constant], Constant]) -> DeviceCurves:
+        """Curves with every constant replaced by `change` of its name and value."""
+        curves = _with_constants(self.curves, "", change)
         assert isinstance(curves, DeviceCurves)
         return curves
 
     def at_least(self, spread: float) -> DeviceCurves:
         """Curves with spreads of at least `spread`, for use on a related device."""
-        curves = _with_constants(
-            self.curves, "", lambda _, constant: constant.like(spread=max(constant.spread, spread))
-        )
-        assert isinstance(curves, DeviceCurves)
-        return curves
+        return self.changed(lambda _, constant: constant.like(spread=max(constant.spread, spread)))
 
     def fit_result(
         self, logs: Column, spreads: Column, widths: Column, source: str
@@ -73,11 +71,7 @@ class CurveConstants:
             )
             if information >= LEARNT
         }
-        curves = _with_constants(
-            self.curves, "", lambda name, constant: constants.get(name, constant)
-        )
-        assert isinstance(curves, DeviceCurves)
-        return curves
+        return self.changed(lambda name, constant: constants.get(name, constant))
 
 
 # chosen: samples determine a constant that they move or narrow by a tenth of its width

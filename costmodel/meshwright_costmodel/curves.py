@@ -101,7 +101,7 @@ class Rates:
         return self.curves.memory.value
 
     def peak_share(self, op_class: OpClass, dtype: str) -> float:
-        """Share of peak for large shapes."""
+        """Share of peak for large shapes in a training step."""
         if self.curves is None or op_class not in ("matmul", "attention"):
             share: float = getattr(self.calibration.efficiency, op_class)
             return share
@@ -109,7 +109,15 @@ class Rates:
             return self.curves.attention.share.value
         product = self.curves.product
         eight_bit = product.eight_bit.value if DTYPE_BYTES[dtype] == 1 else 1.0
-        return product.share.value * eight_bit
+        return product.share.value * eight_bit * self.sustained(op_class, dtype)
+
+    def sustained(self, op_class: OpClass, dtype: str) -> float:
+        """Share of its rate as a single kernel that an op keeps in a training step."""
+        if self.curves is None or op_class != "matmul":
+            return 1.0
+        product = self.curves.product
+        kept = product.sustained_eight_bit if DTYPE_BYTES[dtype] == 1 else product.sustained
+        return 1.0 if kept is None else kept.value
 
     def unhidden(self, op_class: OpClass) -> float:
         """Share of the shorter of arithmetic and memory traffic that does not overlap."""
@@ -138,6 +146,17 @@ class Rates:
             # a mean of uneven parts has a fraction, and no alignment
             worst = np.maximum(worst, np.where(remainder % 1, 1.0, factor))
         return worst
+
+    def group_launches(self, groups: Sizes, *, eight_bit: bool) -> FloatArray:
+        """Launches of one product with a weight for each of `groups`, beside the op's own.
+
+        One group is a plain product.
+        """
+        curve = None if self.curves is None else self.curves.product
+        each = curve and (curve.group_launches_eight_bit if eight_bit else curve.group_launches)
+        count = np.asarray(groups, dtype=np.float64)
+        launches: FloatArray = np.where(count > 1, count * (each.value if each else 0.0), 0.0)
+        return launches
 
     @property
     def attention_backward(self) -> float:

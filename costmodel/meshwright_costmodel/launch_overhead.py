@@ -5,6 +5,9 @@
     compiled    0, in others' kernels     launch
     graphs      0, in others' kernels     min(launch, GRAPH_NODE_NS)
 
+A product with a weight for each of its groups, such as the experts of a device, has launches for
+each group besides (`Rates.group_launches`).
+
 launch is the calibration's launch time, which depends on the host. A recorded program (a CUDA
 graph, an ACL graph) is submitted as a whole, and only the device's time between kernels remains.
 """

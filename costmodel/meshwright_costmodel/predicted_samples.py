@@ -16,11 +16,12 @@ CLASSES: dict[KernelKind, OpClass] = {
 
 
 def kernel_sample_ns(sample: KernelSample, device: Device, calibration: Calibration) -> float:
-    """The predicted time of a kernel on one device, in ns."""
-    op_class = CLASSES[sample.kind]
-    stretch = float(rates_of(calibration, device).stretch(op_class, _shape(sample), sample.dtype))
+    """The predicted time of a single kernel on one device, in ns."""
+    op_class, rates = CLASSES[sample.kind], rates_of(calibration, device)
+    stretch = float(rates.stretch(op_class, _shape(sample), sample.dtype))
+    flops = sample.flops * stretch * rates.sustained(op_class, sample.dtype)
     return op_ns(
-        op_class, sample.flops * stretch, bytes_moved=sample.bytes_moved, dtype=sample.dtype,
+        op_class, flops, bytes_moved=sample.bytes_moved, dtype=sample.dtype,
         device=device, calibration=calibration,
     )  # fmt: skip
 

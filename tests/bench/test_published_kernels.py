@@ -7,7 +7,6 @@ from statistics import fmean
 import numpy as np
 import pytest
 
-from bench.closed_form.profile import published_profile
 from bench.published_calibration import fitted, prior_of
 from bench.published_kernels import Sent, collectives, products, table
 from meshwright.schema.curves import DeviceCurves
@@ -72,7 +71,7 @@ def test_every_constant_of_the_published_calibration_says_where_it_is_from():
 
 def test_a_fit_tells_the_rows_of_a_device_better_than_what_was_known_before() -> None:
     flat = datasheet_calibration()
-    prior = prior_of("ampere", 108, published_profile())
+    prior = prior_of("ampere", 108)
     found = fitted(prior, "a100-80g", flat)
     rows = [own for own in (*products(), *collectives().rows) if own.device == "a100-80g"]
 

@@ -103,6 +103,8 @@ def test_the_commands_of_the_page_run(
     ran = run(*shlex.split(command))
     assert ran.code == 0, ran.err
     assert ("verified: " in ran.out) == ("--verify" in command)
+    if "--table" in command:
+        assert all(f"    {line}\n" in PAGE for line in ran.out.splitlines()), ran.out
 
 
 def test_the_page_explains_every_degree() -> None:

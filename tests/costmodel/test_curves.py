@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from meshwright.schema import Calibration, Device
+from meshwright.schema.curves import Constant
+from meshwright.schema.samples import KernelSample
 from meshwright_costmodel.calibrations import datasheet_calibration, published_calibration
-from meshwright_costmodel.curves import Shape, rates_of
+from meshwright_costmodel.curves import Rates, Shape, rates_of
 from meshwright_costmodel.operators import op_ns
+from meshwright_costmodel.predicted_samples import kernel_sample_ns
 from meshwright_costmodel.presets import preset
 from tests.costmodel.round_curves import round_curves
 
@@ -120,3 +124,37 @@ def test_cutting_a_dim_never_mends_its_alignment(size: int, ways: int) -> None:
     rates = rates_of(published_calibration(), preset("h100-1x8").device)
     whole = rates.misalignment("bfloat16", (float(size),))
     assert rates.misalignment("bfloat16", (float(size), size / ways)) >= whole
+
+
+def test_every_group_of_a_grouped_product_is_launched_and_a_single_one_is_a_plain_product() -> None:
+    launches = Constant(value=4.0, spread=0.5, source="chosen: by hand")
+    product = CURVED.curves[0].product.like(group_launches=launches)
+    curves = CURVED.curves[0].like(product=product)
+    rates = Rates(CURVED, curves)
+    assert rates.group_launches(np.array([1.0, 2.0, 16.0]), eight_bit=False).tolist() == [0, 8, 64]
+    assert rates.group_launches(16.0, eight_bit=True) == 0
+    assert Rates(FLAT, None).group_launches(16.0, eight_bit=False) == 0
+
+
+@pytest.mark.parametrize(("dtype", "kept"), [("bfloat16", 0.8), ("float8_e4m3", 0.9)])
+def test_a_product_keeps_a_share_of_its_rate_in_a_step_and_all_of_it_alone(
+    dtype: str, kept: float
+) -> None:
+    shares = {
+        "sustained": Constant(value=0.8, spread=0.1, source="chosen: by hand"),
+        "sustained_eight_bit": Constant(value=0.9, spread=0.1, source="chosen: by hand"),
+    }
+    plain = CURVED.curves[0]
+    curves = plain.like(product=plain.product.like(**shares))
+    in_step, alone = Rates(CURVED, curves), Rates(CURVED, plain)
+    assert in_step.peak_share("matmul", dtype) == kept * alone.peak_share("matmul", dtype)
+    assert in_step.sustained("matmul", dtype) == kept
+    assert in_step.sustained("attention", dtype) == alone.sustained("matmul", dtype) == 1
+    calibration = CURVED.model_copy(update={"curves": (curves,)})
+    sample = KernelSample(
+        kind="matmul", dtype=dtype, shape=(4096, 4096, 4096), flops=2 * 4096**3,
+        bytes_moved=3 * 4096**2, ns=1.0, spread_ns=0, runs=1,
+    )  # fmt: skip
+    device = preset("h100-1x8").device
+    found, before = (kernel_sample_ns(sample, device, own) for own in (calibration, CURVED))
+    assert found == pytest.approx(before)

@@ -63,8 +63,10 @@ def kernels(true: Calibration, sizes: tuple[int, ...] = SIZES) -> list[KernelSam
                     stretch = rates.stretch(
                         kind, Shape(batch * heads, rows, rows, head), "bfloat16"
                     )
+                op_class = "memory" if kind == "launch" else kind
+                stretch *= rates.sustained(op_class, "bfloat16")  # a kernel alone keeps its rate
                 ns = op_ns(
-                    "memory" if kind == "launch" else kind, flops * stretch, bytes_moved=moved,
+                    op_class, flops * stretch, bytes_moved=moved,
                     dtype="bfloat16", device=H100.device, calibration=true,
                 )  # fmt: skip
                 found.append(

@@ -13,9 +13,9 @@ from meshwright.schema.stack import STACKS, Stack, interval_of, stack_ratios
 from meshwright_costmodel.calibrations import (
     calibration_for,
     datasheet_calibration,
-    default_calibration,
     shipped_calibration,
     stack_calibration,
+    with_kernels_of,
 )
 from meshwright_costmodel.presets import preset
 from meshwright_solver.planning.planner import plan
@@ -37,7 +37,9 @@ def test_the_calibration_of_a_stack_is_shipped_and_says_where_its_ratio_is_from(
     assert shipped_calibration(calibration.id) == calibration
     assert calibration.anchored is not None
     assert calibration.anchored.stack == stack
-    assert calibration.anchored.calibration == default_calibration().id
+    base = with_kernels_of(stack)
+    assert calibration.anchored.calibration == base.id
+    assert shipped_calibration(base.id) == base
     assert calibration.anchored.ratio == statistics.median(stack_ratios(stack))
 
 
@@ -52,16 +54,19 @@ def test_an_interval_has_its_prediction_inside_and_that_of_a_stack_is_the_narrow
 
 
 @pytest.mark.parametrize("stack", NAMES)
-def test_a_stack_makes_steps_longer_and_its_plan_is_found_right(stack: Stack) -> None:
+def test_a_stack_has_its_kernels_and_its_ratio_and_its_plan_is_found_right(stack: Stack) -> None:
     graph = decoder_graph(SMALL, batch=16, seq=1024)
     without = Request(graph=graph, topology=preset("h100-1x4"), setup=Setup(microbatches=1))
     own = without.model_copy(update={"setup": Setup(microbatches=1, stack=stack)})
-    found, before = plan(own).plan, plan(without).plan
+    kernels = without.model_copy(update={"calibration": with_kernels_of(stack)})
+    found, before, slower = plan(own).plan, plan(without).plan, plan(kernels).plan
     assert found is not None
     assert before is not None
     assert found.calibration == stack_calibration(stack).id
-    assert found.cost.step_ns > before.cost.step_ns
-    assert found.cost.step_ns <= before.cost.step_ns * statistics.median(stack_ratios(stack)) * 1.01
+    assert slower is not None
+    assert slower.cost.step_ns >= before.cost.step_ns
+    ratio = statistics.median(stack_ratios(stack))
+    assert found.cost.step_ns == pytest.approx(ratio * slower.cost.step_ns, rel=0.02)
     certificate = verify_documents(found, own.graph, own.topology, own.setup)
     assert certificate.outcome == "verified"
 

@@ -63,6 +63,10 @@ class Decoder:
         for name in ("layers", "hidden", "heads", "vocabulary"):
             if getattr(self, name) < 1:
                 raise GraphError(f"{name} must be at least 1, got {getattr(self, name)}")
+        if self.width < 1:
+            raise GraphError(
+                f"hidden {self.hidden} has less than one number for {self.heads} heads"
+            )
         if self.experts and not 1 <= self.top_k <= self.experts:
             raise GraphError(f"top_k must be 1 to {self.experts} (experts), got {self.top_k}")
         if self.heads % self.key_heads:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, get_args
 
 import typer
 
 from meshwright.cli.asking import ask, topology_of
+from meshwright.cli.estimate_table import estimate_table
 from meshwright.cli.option_types import (
     CalibrationFile,
     Copies,
@@ -15,8 +17,9 @@ from meshwright.cli.option_types import (
     ExpertImbalance,
     ExpertNodes,
     GlobalBatch,
-    GraphFile,
     Microbatches,
+    OptionalGraphFile,
+    OptionalTopology,
     OutputFile,
     PrecisionOption,
     RecomputeBlocks,
@@ -27,13 +30,14 @@ from meshwright.cli.option_types import (
     SetupFile,
     SparseGradients,
     StackOption,
-    TopologyOption,
     Uneven,
     Verify,
+    Workers,
 )
 from meshwright.cli.pins import parse_pin
 from meshwright.cli.wishes import AUTO, NONE, copies_of, degrees_of, one_of, recompute_of, setup_of
 from meshwright.common.files import read_document
+from meshwright.common.process_pool import usual_processes
 from meshwright.schema import (
     Calibration,
     Constraints,
@@ -51,9 +55,17 @@ from meshwright.schema.stack import Stack
 
 
 def estimate(
-    graph: GraphFile,
-    topology: TopologyOption,
+    graph: OptionalGraphFile = None,
+    topology: OptionalTopology = None,
     output: OutputFile = None,
+    table: Annotated[
+        Path | None,
+        typer.Option(
+            help="Table of runs (CSV) in place of GRAPH and --topology: `-o` gets a CSV with the "
+            "predicted step, its interval, memory, or the reason why there is none."
+        ),
+    ] = None,
+    workers: Workers = None,
     server: ServerOption = None,
     dp: Annotated[
         int | None,
@@ -125,6 +137,15 @@ def estimate(
     verify: Verify = False,
 ) -> None:
     """Say what a strategy costs that you state, without searching for another."""
+    if table is not None:
+        if graph is not None or topology is not None:
+            raise RequestError(
+                "--table has the model and the devices of each row. Leave out GRAPH and --topology"
+            )
+        estimate_table(table, output, workers or usual_processes())
+        return
+    if graph is None or topology is None:
+        raise RequestError("estimate needs GRAPH and --topology, or --table")
     document = read_document(graph, Graph)
     run = setup_of(
         setup,

@@ -15,7 +15,13 @@ from meshwright.schema.request_options import BUDGET_S
 from meshwright.schema.stack import Stack
 
 GraphFile = Annotated[Path, typer.Argument(help="Graph file: .json, .json.gz or .json.zst.")]
+OptionalGraphFile = Annotated[
+    Path | None, typer.Argument(help="Graph file: .json, .json.gz or .json.zst.", metavar="GRAPH")
+]
 TopologyOption = Annotated[str, typer.Option(help="Preset such as h100-8x8, or a topology file.")]
+OptionalTopology = Annotated[
+    str | None, typer.Option(help="Preset such as h100-8x8, or a topology file.")
+]
 ServerOption = Annotated[
     str | None, typer.Option(help="URL of a service that runs the search.", envvar=SERVER)
 ]

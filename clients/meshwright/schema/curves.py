@@ -39,6 +39,22 @@ class ProductCurve(Model):
         description="The share of the shorter of compute time and memory time that the longer one "
         "does not hide."
     )
+    sustained: Constant | None = Field(
+        default=None,
+        description="The share of their rate as single kernels that products keep in training "
+        "steps. None: all of it.",
+    )
+    sustained_eight_bit: Constant | None = Field(
+        default=None, description="The same of 8-bit products."
+    )
+    group_launches: Constant | None = Field(
+        default=None,
+        description="The launches of each group of a product whose groups have weights of their "
+        "own, such as experts. None: one launch for all groups.",
+    )
+    group_launches_eight_bit: Constant | None = Field(
+        default=None, description="The same of 8-bit products, whose casts are launched too."
+    )
 
 
 class AttentionCurve(Model):

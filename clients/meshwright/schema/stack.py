@@ -1,10 +1,11 @@
-"""Software stacks: how long their published steps are, relative to predicted ones.
+"""Software stacks: what they do otherwise than the default, and how long their steps are then.
 
-All numbers are measured steps of others over steps predicted by the published calibration without a
-stack: 456 of 476 rows of bench/data/steps.csv.gz and of torchtitan and BLOOM, every source of equal
-weight (`python -m bench.published_plans`, 27 November 2026). A source is one or several clusters,
-models and releases. What the prediction lacks of a stack (kernels that are not fused, traffic that
-is not hidden, hosts that are late, devices below their data sheet) is in the ratio as a whole.
+Ratios are measured steps of others over steps predicted by the published calibration with what the
+stack's kernels do: 461 of 476 rows of bench/data/steps.csv.gz and of torchtitan and BLOOM, every
+source of equal weight (`python -m bench.published_plans --every 20 --stacks kernels`, 27 November
+2026). A source is one or several clusters, models and releases. What the prediction lacks of a
+stack (traffic that is not hidden, hosts that are late, devices below their data sheet) is in the
+ratio as a whole.
 """
 
 from __future__ import annotations
@@ -19,31 +20,51 @@ Stack = Literal["megatron-core", "megatron-deepspeed", "torchtitan", "llm-foundr
 
 
 class StackProfile(NamedTuple):
-    """ratios: the median of each source. low, high: the quantiles 0.1 and 0.9 of all rows."""
+    """What a stack does otherwise than the default, and how long its steps are then.
+
+    ratios: the median of each source. low, high: the quantiles 0.1 and 0.9 of all rows.
+    whole_blocks: `full` recomputation runs all ops of a block again, those too whose results
+    nothing needs (torch.utils.checkpoint, Megatron-Core). attention: time of fused attention on
+    devices newer than A100, relative to kernels that were written for them.
+    """
 
     ratios: Mapping[str, float]
     low: float
     high: float
+    whole_blocks: bool = False
+    attention: float = 1.0
 
+
+# fitted: llm-foundry's and torchtitan's steps on H100 (`python -m bench.published_step_fit`).
+# Published: FlashAttention-2 is 1.5 to 2 times slower there than kernels for it (arXiv:2407.08608)
+PORTED = 2.2
 
 # measured by others
-ANY_LOW, ANY_HIGH = 0.963, 1.708  # of all sources
+ANY_LOW, ANY_HIGH = 0.904, 1.581  # of all sources
 STACKS: Mapping[Stack, StackProfile] = {
     "megatron-core": StackProfile(
         {
-            "flagperf_nvidia": 1.139,
-            "korthikanti22": 1.048,
-            "megatron_bridge": 1.193,
-            "nemo_24": 1.037,
-            "nemo_longctx": 1.031,
+            "flagperf_nvidia": 0.967,
+            "korthikanti22": 0.919,
+            "megatron_bridge": 1.032,
+            "megatron_sc21": 0.988,
+            "nemo_24": 1.057,
+            "nemo_longctx": 1.064,
         },
-        0.878,
-        1.321,
+        0.890,
+        1.132,
+        whole_blocks=True,
     ),
-    "megatron-deepspeed": StackProfile({"bloom_jz": 1.466, "vtrain_single": 1.134}, 0.997, 1.723),
-    "torchtitan": StackProfile({"torchtitan_h100": 1.526}, 1.174, 1.971),
-    "llm-foundry": StackProfile({"llm_foundry": 1.131}, 0.988, 1.372),
-    "internevo": StackProfile({"internevo": 1.132}, 1.030, 1.249),
+    "megatron-deepspeed": StackProfile(
+        {"bloom_jz": 1.279, "vtrain_single": 0.981}, 0.855, 1.483, whole_blocks=True
+    ),
+    "torchtitan": StackProfile({"torchtitan_h100": 1.181}, 0.990, 1.566, attention=PORTED),
+    "llm-foundry": StackProfile(
+        {"llm_foundry": 0.975}, 0.871, 1.119, whole_blocks=True, attention=PORTED
+    ),
+    "internevo": StackProfile(
+        {"internevo": 1.041}, 0.987, 1.264, whole_blocks=True, attention=PORTED
+    ),
 }
 LEAST_SPREAD = 1.2  # chosen: of one source on few clusters, either way
 
@@ -51,6 +72,16 @@ LEAST_SPREAD = 1.2  # chosen: of one source on few clusters, either way
 def stack_ratios(stack: Stack) -> tuple[float, ...]:
     """The ratios of a stack's sources. Raises SetupError for an unknown stack."""
     return tuple(_profile(stack).ratios.values())
+
+
+def whole_blocks(stack: Stack | None) -> bool:
+    """Whether `full` recomputation runs all ops of a block again."""
+    return stack is not None and _profile(stack).whole_blocks
+
+
+def attention_ratio(stack: Stack) -> float:
+    """The factor by which fused attention takes longer on devices newer than A100."""
+    return _profile(stack).attention
 
 
 def stack_ratio(stack: Stack) -> float:

@@ -15,7 +15,6 @@ from meshwright.schema import (
     ScheduleKind,
     step_batch,
 )
-from meshwright.schema.pipeline import MAX_STAGES_PER_RANK
 from meshwright_solver.pipeline.layers import layer_begins
 from meshwright_solver.pipeline.rank_placement import Placement, RankShare, placements
 from meshwright_solver.pipeline.rank_topology import rank_counts, split
@@ -23,6 +22,7 @@ from meshwright_solver.pipeline.stage_graph import Anatomy
 
 # gpipe never beats 1f1b, which has the same bubble and less memory
 _TRIED: tuple[ScheduleKind, ...] = ("1f1b", "zb_h1", "interleaved_1f1b", "zb_v")
+_MOST_VIRTUAL = 16  # chosen: of those that a search tries
 _VIRTUAL = (2, 4)  # chosen: stages a rank of interleaved schedules of half a layer or less
 _MOST_RANKS = 64  # chosen: more than any published configuration has
 _MOST_ROUNDS = 32  # chosen: microbatches over ranks; beyond it a bubble is under 3 % of a step
@@ -178,7 +178,7 @@ def virtual_counts(layers: int, ranks: int) -> tuple[int, ...]:
     rank has one layer.
     """
     counts = {-(-layers // (ranks * each)) for each in range(1, layers // ranks + 1)}
-    return tuple(sorted(count for count in counts if 1 < count <= MAX_STAGES_PER_RANK)) or _VIRTUAL
+    return tuple(sorted(count for count in counts if 1 < count <= _MOST_VIRTUAL)) or _VIRTUAL
 
 
 def _microbatches(request: Request, ranks: int) -> list[int]:

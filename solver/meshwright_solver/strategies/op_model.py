@@ -263,7 +263,8 @@ class OpModel(OpSketch):
         if self.quantized:
             moved = [size * SHARE for size in moved]
         zero = np.zeros(len(choices))
-        forth, back = self._stretches(ways, rates_of(calibration, device))
+        rates = rates_of(calibration, device)
+        forth, back = self._stretches(ways, rates)
         forward = op_ns(
             self.op_class,
             flops * forth,
@@ -273,6 +274,8 @@ class OpModel(OpSketch):
             device=device,
             calibration=calibration,
         )
+        group_ns = self._group_launches(ways, rates) * calibration.launch_ns
+        forward = forward + group_ns
         if self.quantized:
             forward = forward + self._quantization_ns(quantization[0], device, calibration)
         if not self.runs_backward:
@@ -289,6 +292,7 @@ class OpModel(OpSketch):
             device=device,
             calibration=calibration,
         )
+        backward = backward + sum(port.has_gradient for port in self.inputs[:2]) * group_ns
         if self.quantized:
             backward = backward + self._quantization_ns(quantization[1], device, calibration)
         weights = backward * self.weights_share
@@ -348,6 +352,20 @@ class OpModel(OpSketch):
         contiguous = (*self.shape.whole[2:], shape.columns, shape.depth)
         factor = rates.misalignment(self.dtype, contiguous)
         return stretches[0] * factor, stretches[1:].sum(axis=0) * factor
+
+    def _group_launches(self, ways: _Ways, rates: Rates) -> FloatArray | float:
+        """Launches of a pass of a product with a weight for each group, such as of experts."""
+        shape = self._local(ways)
+        if shape is None or self.op_class != "matmul" or not self.has_grouped_weights:
+            return 0.0
+        return rates.group_launches(shape.groups, eight_bit=bool(self.quantized))
+
+    @cached_property
+    def has_grouped_weights(self) -> bool:
+        """Whether every group of a product has a weight of its own."""
+        if self.shape is None or self.shape.whole[0] <= 1:
+            return False
+        return self.shape.rows_are_of_all or any(port.is_parameter for port in self.inputs[:2])
 
     def _local(self, ways: _Ways) -> Shape | None:
         return None if self.shape is None else self.shape.local(ways.of_parts, ways.load)

@@ -2,7 +2,7 @@
 
     selective   ops between two products of activations, the first of these included
     cheap       all but products with parameters, convolutions and fused attention
-    full        all
+    full        all; in some stacks those too whose results nothing needs (`whole_blocks`)
     ops         all, at a price of memory (`meshwright_solver.stage.recompute.tradeoff`)
 
 Of the former, `ops_again` chooses those that save most. Blocks are settled from the last to the
@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meshwright.schema import RecomputePolicy
+from meshwright.schema.stack import whole_blocks
 from meshwright_costmodel.operators import op_ns
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.recomputed_ops import NOTHING, RecomputedOps
@@ -90,6 +91,8 @@ class Choice:
             ops = ops_again(block_values, times) if times else set()
         else:
             ops = ops_at_price(block_values, times, price) if times else set()
+        if ops and self.policy == "full" and whole_blocks(self.problem.setup.stack):
+            ops |= {position for position in may if not self._is_wanted(position, ops)}
         self.saved_bytes += saved_bytes(block_values, ops)
         self.ns += sum(times[op] for op in ops)
         return ops
@@ -108,6 +111,18 @@ class Choice:
             [position for position, _ in value.readers if position in block],
             value.saved_by_producer or bool(value.saving),
         )
+
+    def _is_wanted(self, position: int, ops: set[int]) -> bool:
+        """Whether gradients or recomputed ops, `ops` among them, read a result of an op."""
+        for number in self.values_of_op.get(position, ()):
+            value = self.values.values[number]
+            if value.producer is None or value.producer[0] != position:
+                continue
+            if value.saved_by_producer or value.saving:
+                return True
+            if any(reader in ops or reader in self.again for reader, _ in value.readers):
+                return True
+        return False
 
     def _may(self, block: range) -> list[int]:
         positions = [p for p in block if p not in self.values.views and self._moves(p)]

@@ -55,6 +55,18 @@ def test_policies_do_again_what_they_say() -> None:
     }  # fmt: skip
 
 
+def test_stacks_that_run_whole_blocks_again_repeat_the_last_product_too() -> None:
+    """Not the sum behind it: the next block reads that, and keeps it."""
+    graph = layered(4)
+    for stack, more in (("megatron-core", {"down"}), ("torchtitan", set())):
+        whole = problem(graph, topology(2), Setup(microbatches=1, stack=stack))  # type: ignore[arg-type]  # a stack
+        found = remade(whole, find_values(whole), "full")
+        for layer in range(3):
+            own = {op.split(".")[1] for op in found.again if op.startswith(f"{layer}.")}
+            assert own == again(graph, "full", layer) | more
+        assert remade(whole, find_values(whole), "cheap") == built(graph, "cheap")[1]
+
+
 def test_products_with_casts_of_parameters_make_blocks_too() -> None:
     """Autocast casts every parameter that a product reads."""
     graph = under_autocast(layered(4))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.schema import Answer, Graph, Plan, Recompute, Setup
+from meshwright.schema import Answer, Graph, Plan, Recompute, Request, Setup
+from meshwright_costmodel.calibrations import datasheet_calibration
 from meshwright_solver.evaluation.evaluate import evaluate
 from meshwright_solver.folding import folding_cache
 from meshwright_solver.folding.fold import Folding
@@ -121,6 +122,27 @@ def test_plans_that_recompute_execute_as_the_model(policy: str) -> None:
     devices = topology(2, 2, memory_bytes=GIB)
     setup = Setup(microbatches=1, memory_reserve=0.0)
     assert verify_documents(found, graph, devices, setup).outcome == "verified"
+
+
+def test_whole_blocks_cost_a_product_more_and_execute_as_the_model() -> None:
+    graph, devices = layered(8), topology(2, 2, memory_bytes=GIB)
+    costs = {}
+    for stack in (None, "megatron-core"):
+        setup = Setup(microbatches=1, memory_reserve=0.0, stack=stack)
+        request = Request(
+            graph=graph, topology=devices, setup=setup, recompute=Recompute(policy="full"),
+            calibration=datasheet_calibration(),
+        )  # fmt: skip
+        found = plan(request).plan
+        assert found is not None
+        certificate = verify_documents(
+            found, graph, devices, setup, calibration=datasheet_calibration()
+        )
+        assert certificate.outcome == "verified"
+        costs[stack] = found.cost
+    assert costs["megatron-core"].compute_ns > costs[None].compute_ns
+    held = costs["megatron-core"].memory_bytes.activations
+    assert held == costs[None].memory_bytes.activations
 
 
 def test_who_asks_for_what_cannot_be_is_told() -> None:

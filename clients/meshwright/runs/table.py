@@ -1,4 +1,4 @@
-"""A table of measurements as others write it: rows of a file, and what a cell says.
+"""A table of runs as people write it: the rows of a file, and what a cell says.
 
 Files are CSV, gzipped or not, in UTF-8 or UTF-16, with commas, semicolons or tabs and any ends of
 lines; names of columns may have capitals and spaces around them. Words stand for numbers and for
@@ -16,6 +16,8 @@ import re
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+
+from meshwright.schema import InvalidInput
 
 Row = Mapping[str, str]
 
@@ -37,9 +39,9 @@ class NotPredictable(ValueError):
 
 
 def read(path: Path) -> list[Row]:
-    """The rows of a file; ValueError for one that is no table."""
-    content = path.read_bytes()
+    """The rows of a file; InvalidInput for one that cannot be read or is no table."""
     try:
+        content = path.read_bytes()
         if content.startswith(b"\x1f\x8b"):
             content = gzip.decompress(content)
         text = _decoded(content)
@@ -49,7 +51,9 @@ def read(path: Path) -> list[Row]:
         lines = csv.DictReader(io.StringIO(text, newline=None), delimiter=separator)
         return [_row(line) for line in lines]
     except (csv.Error, EOFError, zlib.error) as error:
-        raise ValueError(f"{path} is no table: {error}") from None
+        raise InvalidInput(f"{path} is no table: {error}") from None
+    except OSError as failure:
+        raise InvalidInput(f"{path} cannot be read: {failure.strerror or failure}") from None
 
 
 def _decoded(content: bytes) -> str:
@@ -93,6 +97,11 @@ def amount(row: Row, name: str, default: float) -> float:
     if found < 0:
         raise NotPredictable(f"{name} is {text_of(row, name)!r}, needed: a number above 0")
     return found or default
+
+
+def count(row: Row, name: str, default: float = 1.0) -> int:
+    """A whole number of at least 1, `default` where a column is silent or 0."""
+    return max(1, round(amount(row, name, default)))
 
 
 def flag(row: Row, name: str, default: float, kinds: str) -> float:
