@@ -65,14 +65,18 @@ def test_two_plans_are_compared(
     run("plan", graph_file, "--topology", "h100-2x4", "--pin", "layers.0.linear:", "-o", other)
     ran = run("compare", plan_file, other)
     assert ran.code == 0, ran.err
+    assert "The first plan has the shorter step, by" in ran.out
     for word in ("step", "memory", "layers.0.linear", "strategy", "replicated", "ops are alike"):
         assert word in ran.out, word
     file = tmp_path / "comparison.json"
     assert run("compare", plan_file, other, "-o", file).code == 0
     made = Comparison.from_json(file.read_text())
     assert made.second.step_ns > made.first.step_ns
+    assert made.second_shorter is not None
+    assert 0 <= made.second_shorter < 0.5
     ran = run("compare", plan_file, plan_file)
     assert "2 ops are alike" in ran.out
+    assert "shorter step" not in ran.out
 
 
 def test_a_bare_plan_is_compared_where_the_other_has_its_graph(

@@ -32,6 +32,8 @@ def test_only_what_differs_is_shown(page: Page, site: Site, other: str) -> None:
     expect(rows).to_have_count(1 + min(40, len(found["differences"])))
     expect(page.get_by_text("ops differ in nothing")).to_contain_text(str(found["alike"]))
     expect(page.get_by_role("table", name="Time")).to_contain_text("step")
+    shorter = "B" if found["second"]["step_ns"] < found["first"]["step_ns"] else "A"
+    expect(page.get_by_text(f"{shorter} has the shorter step")).to_be_visible()
     check(page, "compare")
 
 

@@ -7,15 +7,36 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from meshwright.common.units import show_bytes, show_ns
+from meshwright.common.units import show_bytes, show_ns, show_share
 from meshwright.schema.comparison import ComparedOps, Comparison, PlanTotals
 
 MOST_ROWS = 40  # chosen: the largest differences; JSON has all
 
 
 def render_comparison(comparison: Comparison) -> RenderableType:
-    """Totals of both plans, and the ops that differ."""
-    return Group(_totals(comparison), _ops(comparison), Text(f"{comparison.alike} ops are alike."))
+    """The verdict, totals of both plans, and the ops that differ."""
+    parts: list[RenderableType] = [
+        _totals(comparison),
+        _ops(comparison),
+        Text(f"{comparison.alike} ops are alike."),
+    ]
+    verdict = _verdict(comparison)
+    return Group(*([Text(verdict)] if verdict else []), *parts)
+
+
+def _verdict(comparison: Comparison) -> str:
+    """Which step is the shorter one, by how much, and how likely that is; empty where none is."""
+    if comparison.second_shorter is None:
+        return ""
+    first, second = comparison.first.step_ns, comparison.second.step_ns
+    shorter, likely = "second", comparison.second_shorter
+    if second > first:
+        shorter, likely = "first", 1 - likely
+    saved = 1 - min(first, second) / max(first, second)
+    return (
+        f"The {shorter} plan has the shorter step, by {show_share(saved)}, with probability "
+        f"{likely:.2f}."
+    )
 
 
 def _totals(comparison: Comparison) -> Table:

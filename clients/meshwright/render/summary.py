@@ -16,11 +16,12 @@ from meshwright.render.move import move_table
 from meshwright.render.pipeline import considered_rows, pipeline_rows
 from meshwright.render.recompute import recompute_rows
 from meshwright.render.wishes import wish_rows
+from meshwright.reports.likelihood import probability_fits
 from meshwright.reports.op_times import MOST_KINDS, kind_times
 from meshwright.reports.plan_warnings import plan_warnings
 from meshwright.reports.precision import plan_precision
 from meshwright.reports.throughput import Throughput, symbols_of, throughput_of
-from meshwright.schema import Certificate, Graph, Plan, Setup, Topology
+from meshwright.schema import Certificate, Graph, MemoryUse, Plan, Setup, Topology
 from meshwright.schema.overview import KindTime, PlanWarning
 
 FEW = 3  # chosen: names shown of a long list
@@ -56,7 +57,7 @@ def render_summary(
         *recompute_rows(plan),
         _memory(plan),
         _step(plan),
-        *_interval(interval_ns, of_step),
+        *_interval(interval_ns, of_step, plan.cost.memory_bytes),
         *_kinds(kinds),
         *_padding(plan),
         *_order(plan),
@@ -214,14 +215,16 @@ def _step(plan: Plan) -> tuple[str, str]:
     )
 
 
-def _interval(interval_ns: tuple[float, float] | None, setup: Setup) -> Iterator[tuple[str, str]]:
-    """The 80 % interval of the step."""
+def _interval(
+    interval_ns: tuple[float, float] | None, setup: Setup, memory: MemoryUse
+) -> Iterator[tuple[str, str]]:
+    """The 80 % interval of the step, and how likely the plan fits."""
     if interval_ns is None:
         return
     low, high = map(show_ns, interval_ns)
     of = f"the stack {setup.stack}" if setup.stack else "any stack; --stack narrows it"
     text = f"{low} to {high}: 80 % of published steps lie so around their prediction ({of})"
-    yield "likely", text
+    yield "likely", f"{text}; fits with probability {probability_fits(memory):.2f}"
 
 
 def _padding(plan: Plan) -> Iterator[tuple[str, str]]:

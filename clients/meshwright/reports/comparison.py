@@ -6,6 +6,7 @@ from collections.abc import Hashable, Sequence
 from math import isclose
 
 from meshwright.common.name_ranges import fold
+from meshwright.reports.likelihood import probability_shorter
 from meshwright.reports.ops import OpShare, shares_of
 from meshwright.schema import Graph, Mesh, Plan
 from meshwright.schema.comparison import (
@@ -43,8 +44,20 @@ def compare_plans(first: Plan, first_graph: Graph, second: Plan, second_graph: G
     ]
     differences.sort(key=lambda difference: -_difference_ns(difference))
     return Comparison(
-        first=_totals(first), second=_totals(second), alike=alike, differences=tuple(differences)
+        first=_totals(first),
+        second=_totals(second),
+        second_shorter=_second_shorter(first, second),
+        alike=alike,
+        differences=tuple(differences),
     )
+
+
+def _second_shorter(first: Plan, second: Plan) -> float | None:
+    a, b = first.cost.step_ns, second.cost.step_ns
+    if first.calibration != second.calibration or not (a and b) or isclose(a, b, rel_tol=ALIKE):
+        return None
+    same_job = (first.graph, first.topology) == (second.graph, second.topology)
+    return probability_shorter(a, b, same_job=same_job)
 
 
 def _axis_identities(mesh: Mesh) -> dict[str, tuple[str, int, str]]:

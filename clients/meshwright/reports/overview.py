@@ -7,8 +7,10 @@ from collections.abc import Mapping
 
 from meshwright.launch_options.roles import axis_roles, op_roles
 from meshwright.launch_options.uniform import uniform_of
+from meshwright.reports.likelihood import probability_fits
 from meshwright.reports.op_times import MOST_KINDS, kind_times
 from meshwright.reports.plan_warnings import plan_warnings
+from meshwright.reports.step_interval import step_interval_ns
 from meshwright.reports.throughput import throughput_of
 from meshwright.reports.wishes import wish_texts
 from meshwright.schema import Calibration, Graph, MemoryUse, Plan, Setup, Stage, Topology
@@ -39,6 +41,10 @@ def overview_of(
         calibration_name=calibration.name,
         wishes=plan.wishes,
         asked=(*wish_texts(plan.wishes), *(f"pin {pin}" for pin in plan.wishes.pins)),
+        step_interval_ns=step_interval_ns(plan, setup, calibration),
+        fits_probability=(
+            probability_fits(plan.cost.memory_bytes) if setup.phase == "training" else None
+        ),
         samples_per_s=throughput.samples_per_s,
         tokens_per_s=throughput.tokens_per_s,
         tokens_per_s_per_device=throughput.per_device(throughput.tokens_per_s),

@@ -94,6 +94,13 @@ class Comparison(Document):
     schema_version: Literal[1] = Field(default=1, description="The version of the schema.")
     first: PlanTotals = Field(description="The totals of the first plan.")
     second: PlanTotals = Field(description="The totals of the second plan.")
+    second_shorter: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="The probability that the step of the second plan is the shorter one. None if "
+        "the plans are priced by different calibrations, or do the same.",
+    )
     alike: int = Field(ge=0, description="The number of ops without a difference.")
     differences: tuple[OpDifference, ...] = Field(
         description="The groups of ops that differ, by decreasing difference of time."

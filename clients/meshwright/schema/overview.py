@@ -111,6 +111,18 @@ class Overview(Document):
         description="The options of the request that differ from the defaults, in words, then the "
         "pins.",
     )
+    step_interval_ns: tuple[Ns, Ns] | None = Field(
+        default=None,
+        description="The interval in which 80 % of published steps lie around their prediction, "
+        "in nanoseconds. None if no published steps say one.",
+    )
+    fits_probability: float | None = Field(
+        default=None,
+        ge=0,
+        le=1,
+        description="The probability that the plan fits in the memory of its devices. None for "
+        "inference.",
+    )
     samples_per_s: float | None = Field(
         default=None,
         description="The throughput in samples per second. None if the graph has no batch.",

@@ -6,7 +6,7 @@ import { fill, h, link, path } from "../element.js";
 import { PARTS, TIMES, timesOf } from "../kinds.js";
 import { empty, loading } from "../states.js";
 import { table } from "../table.js";
-import { ago, bytes, count, short, time } from "../units.js";
+import { ago, bytes, count, percent, short, time } from "../units.js";
 import { isOverfull, verdict, warningTags } from "../verdict.js";
 
 const SHOWN = 40; // rows of differences at first; chosen: a person reads the largest
@@ -27,7 +27,7 @@ export async function show({ root, query, signal, go, title }) {
   fill(root, head, choice, loading("the comparison"));
   const found = await get("/v1/comparisons", { signal, query: { plan: given } });
   title(`${found.first.name} against ${found.second.name}`);
-  fill(root, head, choice, totals(found, given.map((id) => plans.find((own) => own.id === id))), steps(found), memory(found), differences(found));
+  fill(root, head, choice, likelier(found), totals(found, given.map((id) => plans.find((own) => own.id === id))), steps(found), memory(found), differences(found));
 }
 
 async function shelf(given, signal) {
@@ -47,6 +47,14 @@ function chooser(given, plans, go) {
   };
   return h("div", { class: "row compare-pick" }, pick("A", 0), pick("B", 1),
     h("button", { type: "button", disabled: given.length < 2, onclick: () => go(address(given[1], given[0])) }, "Swap"));
+}
+
+/** Which step is the shorter one, by how much, and how likely that is. */
+function likelier({ first, second, second_shorter: likely }) {
+  if (likely === null || likely === undefined) return null;
+  const isSecond = second.step_ns < first.step_ns;
+  const saved = 1 - Math.min(first.step_ns, second.step_ns) / Math.max(first.step_ns, second.step_ns);
+  return h("p", { class: "verdict-line" }, h("strong", {}, `${isSecond ? "B" : "A"} has the shorter step`), `, by ${percent(saved)}, with probability ${(isSecond ? likely : 1 - likely).toFixed(2)}.`);
 }
 
 /** entries: of the two plans in the list. */

@@ -60,12 +60,17 @@ function answers({ overview, entry, certificate, observations }) {
     "div", { class: "answers" },
     isOverfull(entry)
       ? card("Memory", h("span", { class: "bad" }, bytes(-left)), [" more than the ", bytes(entry.capacity_bytes), " of a device"], mark("bad", `${percent(share)} taken`))
-      : card("Fits", bytes(left), [" free of ", bytes(entry.capacity_bytes)], mark(share > 0.97 ? "warn" : "good", `${percent(share)} taken`)),
-    card("One step", time(entry.step_ns), measured ? null : " predicted", measured ? h("span", {}, `measured ${time(measured.observation.step_ns)}`) : h("span", { class: "muted" }, rates || "not measured")),
+      : card("Fits", bytes(left), [" free of ", bytes(entry.capacity_bytes)], [mark(share > 0.97 ? "warn" : "good", `${percent(share)} taken`), overview.fits_probability === null ? null : h("span", { class: "muted" }, ` fits with probability ${overview.fits_probability.toFixed(2)}`)]),
+    card("One step", time(entry.step_ns), measured ? null : likely(overview.step_interval_ns), measured ? h("span", {}, `measured ${time(measured.observation.step_ns)}`) : h("span", { class: "muted" }, rates || "not measured")),
     card("Devices", count(devices), [` in ${count(overview.uniform.pipeline_ranks)} pipeline rank${overview.uniform.pipeline_ranks > 1 ? "s" : ""}`], h("span", { class: "muted" }, `${percent(overview.cost.compute_ns / overview.cost.step_ns)} of the step is compute`)),
     !overview.utilization ? null : card("Utilization", percent(overview.utilization), " of the peak, by model FLOPs", h("span", { class: "muted" }, overview.tokens_per_s_per_device ? `${count(overview.tokens_per_s_per_device)} tokens/s per device` : "")),
     card("Proof", h("span", { class: verdictOf({ ...entry, warnings: overview.warnings }).kind }, verdictOf(entry).word), [` gap ${percent(overview.search.gap)}`, overview.warnings.length ? `, ${overview.warnings.length} warning${overview.warnings.length > 1 ? "s" : ""}` : null], certificate ? execution(certificate)[0] : h("span", { class: "muted" }, "execution not asked")),
   );
+}
+
+/** interval: in which 80 % of published steps lie around their prediction, in ns. */
+function likely(interval) {
+  return interval ? ` predicted, 80 % within ${time(interval[0])} to ${time(interval[1])}` : " predicted";
 }
 
 function card(title, big, beside, below) {

@@ -38,7 +38,7 @@ export function pipelineFields(asked) {
       name: "schedule", label: "Schedule", group, onlyIf, pointer: "/pipeline/schedule",
       options: [["", "the fastest that fits"], ["gpipe", "GPipe"], ["1f1b", "1F1B"], ["interleaved_1f1b", "interleaved 1F1B"], ["zb_h1", "zero bubble H1"], ["zb_v", "zero bubble V"]],
     }, asked),
-    whole({ name: "stages-per-rank", label: "Stages a rank", group, onlyIf, placeholder: "the best", max: 16, pointer: "/pipeline/stages_per_rank", says: "more than one with interleaved 1F1B, two with zero bubble V" }, asked),
+    whole({ name: "stages-per-rank", label: "Stages a rank", group, onlyIf, placeholder: "the best", max: 32, pointer: "/pipeline/stages_per_rank", says: "more than one with interleaved 1F1B, two with zero bubble V" }, asked),
     names({ name: "cuts", label: "Cuts", group, onlyIf, placeholder: "as the search finds best", pointer: "/pipeline/cuts", says: "the op with which each stage but the first begins, apart by blanks" }, asked),
   ];
 }
