@@ -71,7 +71,9 @@ def test_a_row_has_the_number_of_its_own_estimate(run: Run, table: Path, tmp_pat
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--table", "{table}", "--topology", "h100-1x8"), "Leave out GRAPH and --topology"),
+        (("--table", "{table}", "--topology", "h100-1x8"), "Leave out --topology"),
+        (("--table", "{table}", "--tp", "4"), "Leave out --tp"),
+        (("{table}", "--table", "{table}"), "Leave out GRAPH"),
         (("--table", "{missing}"), "cannot be read"),
         (("--table", "{empty}"), "has no rows"),
         ((), "needs GRAPH and --topology, or --table"),

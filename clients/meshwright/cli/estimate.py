@@ -55,6 +55,7 @@ from meshwright.schema.stack import Stack
 
 
 def estimate(
+    context: typer.Context,
     graph: OptionalGraphFile = None,
     topology: OptionalTopology = None,
     output: OutputFile = None,
@@ -138,10 +139,7 @@ def estimate(
 ) -> None:
     """Say what a strategy costs that you state, without searching for another."""
     if table is not None:
-        if graph is not None or topology is not None:
-            raise RequestError(
-                "--table has the model and the devices of each row. Leave out GRAPH and --topology"
-            )
+        _check_alone(context)
         estimate_table(table, output, workers or usual_processes())
         return
     if graph is None or topology is None:
@@ -189,6 +187,18 @@ def estimate(
         output=output,
         calibration=None if calibration is None else read_document(calibration, Calibration),
     )
+
+
+def _check_alone(context: typer.Context) -> None:
+    """RequestError for anything that the rows of a table say themselves."""
+    for parameter in context.command.params:
+        source = context.get_parameter_source(parameter.name or "")
+        is_given = source is not None and source.name == "COMMANDLINE"
+        if is_given and parameter.name not in ("table", "output", "workers"):
+            raise RequestError(
+                "--table has the model, the devices and the strategy of each row. Leave out "
+                f"{max(parameter.opts, key=len).replace('graph', 'GRAPH')}"
+            )
 
 
 def _policy(blocks: int | None) -> str:

@@ -49,9 +49,9 @@ def request_of(row: Row) -> tuple[Request, str]:
     known, strategy = _known_device(row), strategy_of(row)
     is_fused = has_flash(row, default=known.has_flash)
     decoder, note = model_of(row, tp=strategy.tp, has_flash=is_fused)
-    sequence = max(1, round(needed(row, "seq_len")))
+    sequence, dtype = max(1, round(needed(row, "seq_len"))), _dtype(row, known.device)
     request = Request(
-        graph=_graph(decoder, strategy.batch, sequence, _dtype(row, known.device)),
+        graph=_graph(decoder, strategy.batch, sequence, dtype),
         topology=topology_of(row, known, strategy.devices),
         setup=Setup(
             global_batch=strategy.batch,
@@ -59,7 +59,7 @@ def request_of(row: Row) -> tuple[Request, str]:
             uneven="pad",
             sequence_order="zigzag" if strategy.cp > 1 else "contiguous",
             precision=precision_of(row),
-            gradient_dtype=gradient_dtype_of(row, is_fused=is_fused),
+            gradient_dtype=gradient_dtype_of(row, dtype=dtype, is_fused=is_fused),
             stack=stack_of(row),
             expert_dispatch="node" if decoder.experts else "expert",
         ),

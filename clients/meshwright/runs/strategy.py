@@ -209,8 +209,10 @@ def precision_of(row: Row) -> Precision:
     return next((recipe for word, recipe in _RECIPES if word in precision), "fp8_tensorwise")
 
 
-def gradient_dtype_of(row: Row, *, is_fused: bool) -> DType:
-    """The dtype in which gradients are added up and reduced. is_fused: attention is one kernel.
+def gradient_dtype_of(row: Row, *, dtype: DType, is_fused: bool) -> DType:
+    """The dtype in which gradients are added up and reduced.
+
+    dtype: of activations. is_fused: whether attention is one kernel.
 
     Megatron-LM (since it has fused attention) and compiled stacks add up in float32 unless told
     otherwise, the others and NeMo's recipes in the dtype of the parameters.
@@ -219,7 +221,7 @@ def gradient_dtype_of(row: Row, *, is_fused: bool) -> DType:
     single = _ADDS_IN_SINGLE.search(framework) and not _NEMO.search(framework) and is_fused
     if single or _COMPILED.search(framework) or _SINGLE_GRADIENTS.search(precision):
         return "float32"
-    return dtype_of(row)
+    return dtype
 
 
 def has_flash(row: Row, *, default: bool) -> bool:

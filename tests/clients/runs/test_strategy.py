@@ -45,7 +45,7 @@ def test_gradients_are_added_up_as_frameworks_do(
     framework: str, precision: str, dtype: str
 ) -> None:
     row = {**ROW, "framework": framework, "precision": precision}
-    assert gradient_dtype_of(row, is_fused=True) == dtype
+    assert gradient_dtype_of(row, dtype=dtype_of(row), is_fused=True) == dtype
 
 
 @pytest.mark.parametrize(
