@@ -139,8 +139,9 @@ def names_of(family: str) -> Iterator[tuple[str, str]]:
 
 def fitted(rows: Sequence[Stepped]) -> tuple[tuple[str, ...], Column, Column]:
     """(names, factors on the priors, standard deviations of their logarithms)."""
-    names = tuple(dict.fromkeys(own for family in FAMILIES for _, own in names_of(family)))
-    widths = np.array([SPREADS[_constant(name)][0] for name in names])
+    constant_of = {name: own for family in FAMILIES for own, name in names_of(family)}
+    names = tuple(constant_of)
+    widths = np.array([SPREADS[own][0] for own in constant_of.values()])
     sources = np.array([own.row.get("source_id") or "" for own in rows])
     _, which, counts = np.unique(sources, return_inverse=True, return_counts=True)
     noise = NOISE / np.sqrt(MEASUREMENTS_A_SOURCE / counts[which])
@@ -169,12 +170,6 @@ def _scale(constant: str, log: float) -> float:
     """How many times as much as CHANGE did a factor of exp(log) moves a step."""
     sign = -1 if SPREADS[constant][1] else 1
     return float(np.expm1(sign * log) / np.expm1(sign * np.log(CHANGE)))
-
-
-def _constant(name: str) -> str:
-    return next(
-        own for own in SPREADS if name.removesuffix("." + name.split(".")[-1]) == own or name == own
-    )
 
 
 def _family_of_device(device: Device) -> str:
