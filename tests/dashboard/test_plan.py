@@ -24,7 +24,8 @@ def test_it_answers_in_the_order_of_the_questions(page: Page, site: Site, name: 
     found = httpx.get(f"{site.url}/v1/plans/{site.plans[name]}/overview").json()
     step_ms = found["entry"]["step_ns"] / 1e6
     expect(page.locator(".answers")).to_contain_text(f"{step_ms:.0f}\u00a0ms")
-    expect(page.locator(".answers")).to_contain_text("80 % within")
+    if not found["observations"]:
+        expect(page.locator(".answers")).to_contain_text("80 % within")
     expect(page.locator(".answers")).to_contain_text("fits with probability")
     degrees = found["overview"]["uniform"]["degrees"]
     expect(page.get_by_label("Degrees")).to_contain_text(f"DP {degrees['dp']}")

@@ -46,13 +46,13 @@ STACKS: Mapping[Stack, StackProfile] = {
         {
             "flagperf_nvidia": 0.967,
             "korthikanti22": 0.919,
-            "megatron_bridge": 1.032,
+            "megatron_bridge": 0.968,
             "megatron_sc21": 0.988,
-            "nemo_24": 1.057,
+            "nemo_24": 0.959,
             "nemo_longctx": 1.064,
         },
-        0.890,
-        1.132,
+        0.871,
+        1.131,
         whole_blocks=True,
     ),
     "megatron-deepspeed": StackProfile(

@@ -59,7 +59,9 @@ export function ticks([low, high], about, { binary = false } = {}) {
   const raw = (high - low) / unit / about;
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = unit * power * ([1, 2, 5, 10].find((own) => own * power >= raw) ?? 10);
-  const found = [];
-  for (let at = Math.ceil(low / step); at * step <= high; at += 1) found.push(at * step);
-  return found;
+  const first = Math.ceil(low / step);
+  const found = Math.floor(high / step) - first + 1;
+  // ends that differ in their last digits only have no steps between them
+  if (!(step > 0) || !(found >= 0) || !Number.isSafeInteger(first + found)) return [low];
+  return Array.from({ length: found }, (_, n) => (first + n) * step);
 }
