@@ -183,27 +183,32 @@ def test_llama_70b_has_megatron_pairs_and_sequence_parallel_norms_in_a_node() ->
     assert textbook >= 70  # the memory limit makes a few layers differ
 
 
-def test_gpt3_goes_from_tokens_to_heads_inside_a_node_and_back() -> None:
-    """DeepSpeed-Ulysses: products on their tokens, attention on its heads."""
+def test_gpt3_has_heads_on_half_a_node_and_goes_back_to_tokens() -> None:
+    """The fused projection has its columns, and attention its heads, on four devices of a node: a
+    quarter of its weights to gather. Tokens of all eight follow by an all-to-all."""
     found = planned(the("gpt3-175b", "a100-80g-128x8", microbatches=2))
     gpus = axes(found, "gpu")
     redistributions = found.stages[0].redistributions
     activations = [own for own in redistributions if own.traffic == "activation"]
-    textbook = pairs = 0
+    heads_and_back = pairs = 0
     for k in range(96):
         block = f"transformer.h.{k}"
         back = [own for own in activations if own.tensor == f"{block}.attn.attention"]
-        products = [strategy(found, f"{block}.attn.{name}") for name in ("c_attn", "c_proj.linear")]
-        textbook += (
-            strategy(found, f"{block}.attn.attention").get("g") == gpus
-            and all(gpus <= own.get("b", frozenset()) for own in products)
-            and kinds(found, f"{block}.attn.split") == {"all_to_all"}
+        heads = strategy(found, f"{block}.attn.attention").get("g", frozenset())
+        rest = strategy(found, f"{block}.attn.attention").get("b", frozenset())
+        heads_and_back += (
+            heads < gpus
+            and found.stages[0].mesh.size(heads) == 4
+            and gpus <= heads | rest
+            and strategy(found, f"{block}.attn.c_attn").get("n") == heads
+            and kinds(found, f"{block}.attn.split") == set()
             and {step.kind for own in back for step in own.forward} == {"all_to_all"}
+            and gpus <= strategy(found, f"{block}.attn.c_proj.linear").get("b", frozenset())
         )
         column = strategy(found, f"{block}.mlp.c_fc").get("n", frozenset())
         pairs += column == strategy(found, f"{block}.mlp.c_proj").get("k", frozenset())
     # the memory limit makes others differ
-    assert textbook >= 80
+    assert heads_and_back >= 80
     assert pairs >= 90
 
 
