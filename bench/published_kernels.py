@@ -70,11 +70,8 @@ class Product:
         sides = own.rows * own.depth + own.columns * own.depth
         moved = own.groups * (DTYPE_BYTES[self.dtype] * sides + 2 * own.rows * own.columns)
         rates = rates_of(calibration, device)
-        stretch = float(rates.stretch("matmul", own, self.dtype)) * rates.sustained(
-            "matmul", self.dtype
-        )
         return op_ns(
-            "matmul", self.flops * stretch,
+            "matmul", self.flops * float(rates.kernel_stretch("matmul", own, self.dtype)),
             bytes_moved=float(moved), dtype=self.dtype, device=device,
             calibration=calibration.model_copy(update={"launch_ns": 0}),
         )  # fmt: skip

@@ -27,7 +27,7 @@ import numpy as np
 from bench.scores import score
 from bench.timing import say
 from meshwright.runs.prediction import Prediction, predict
-from meshwright.runs.request import stack_of
+from meshwright.runs.strategy import stack_of
 from meshwright.runs.table import Row, measured, read
 from meshwright.schema import Answer, Request
 from meshwright_costmodel.calibrations import with_kernels_of

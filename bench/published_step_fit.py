@@ -29,15 +29,14 @@ from bench.published_calibration import curves_of_kernels, family_of
 from bench.published_plans import FITTED, thinned
 from bench.scores import score
 from bench.timing import say
-from meshwright.runs.request import request_of, stack_of
+from meshwright.runs import request_of
 from meshwright.runs.table import NotPredictable, Row, measured, read
 from meshwright.schema import Calibration, Device, MeshwrightError, Request
 from meshwright.schema.curves import Constant, DeviceCurves
-from meshwright.schema.stack import attention_ratio
 from meshwright_costmodel.calibrations import (
     EXPOSED,
     datasheet_calibration,
-    slower_attention,
+    with_kernels,
 )
 from meshwright_costmodel.curve_constants import CurveConstants
 from meshwright_costmodel.curves import rates_of
@@ -97,9 +96,9 @@ def stepped(row: Row) -> Stepped | None:
     """The steps of a row, or None where no plan describes it."""
     try:
         request, _ = request_of(row)
-        base = _step_s(request, row, lambda curves: curves)
+        base = _step_s(request, lambda curves: curves)
         steps = {
-            name: _step_s(request, row, partial(changed, name=name, factor=CHANGE))
+            name: _step_s(request, partial(changed, name=name, factor=CHANGE))
             for name in SPREADS
             if _is_of(name, request)
         }
@@ -119,12 +118,12 @@ def _is_of(name: str, request: Request) -> bool:
     return name != "product.group_launches_eight_bit" or (has_experts and is_eight_bit)
 
 
-def _step_s(request: Request, row: Row, change: Callable[[DeviceCurves], DeviceCurves]) -> float:
-    stack = stack_of(row)
+def _step_s(request: Request, change: Callable[[DeviceCurves], DeviceCurves]) -> float:
     curves = tuple(change(own) for own in prior().curves)
-    if stack is not None:
-        curves = tuple(slower_attention(own, attention_ratio(stack)) for own in curves)
     calibration = prior().model_copy(update={"curves": curves})
+    stack = request.setup.stack
+    if stack is not None:
+        calibration = with_kernels(calibration, stack)
     answer = plan(request.model_copy(update={"calibration": calibration}))
     if answer.plan is None:
         raise NotPredictable("no plan")

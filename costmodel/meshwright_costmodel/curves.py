@@ -119,6 +119,10 @@ class Rates:
         kept = product.sustained_eight_bit if DTYPE_BYTES[dtype] == 1 else product.sustained
         return 1.0 if kept is None else kept.value
 
+    def kernel_stretch(self, op_class: OpClass, shape: Shape | None, dtype: str) -> Sizes:
+        """The stretch of a single kernel, whose rate is not that of a training step."""
+        return self.stretch(op_class, shape, dtype) * self.sustained(op_class, dtype)
+
     def unhidden(self, op_class: OpClass) -> float:
         """Share of the shorter of arithmetic and memory traffic that does not overlap."""
         if self.curves is None or op_class != "matmul":

@@ -18,10 +18,9 @@ CLASSES: dict[KernelKind, OpClass] = {
 def kernel_sample_ns(sample: KernelSample, device: Device, calibration: Calibration) -> float:
     """The predicted time of a single kernel on one device, in ns."""
     op_class, rates = CLASSES[sample.kind], rates_of(calibration, device)
-    stretch = float(rates.stretch(op_class, _shape(sample), sample.dtype))
-    flops = sample.flops * stretch * rates.sustained(op_class, sample.dtype)
+    stretch = float(rates.kernel_stretch(op_class, _shape(sample), sample.dtype))
     return op_ns(
-        op_class, flops, bytes_moved=sample.bytes_moved, dtype=sample.dtype,
+        op_class, sample.flops * stretch, bytes_moved=sample.bytes_moved, dtype=sample.dtype,
         device=device, calibration=calibration,
     )  # fmt: skip
 

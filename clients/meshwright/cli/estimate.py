@@ -8,7 +8,6 @@ from typing import Annotated, get_args
 import typer
 
 from meshwright.cli.asking import ask, topology_of
-from meshwright.cli.estimate_table import estimate_table
 from meshwright.cli.option_types import (
     CalibrationFile,
     Copies,
@@ -140,6 +139,9 @@ def estimate(
     """Say what a strategy costs that you state, without searching for another."""
     if table is not None:
         _check_alone(context)
+        # slow to import, and no other command needs it
+        from meshwright.cli.estimate_table import estimate_table
+
         estimate_table(table, output, workers or usual_processes())
         return
     if graph is None or topology is None:

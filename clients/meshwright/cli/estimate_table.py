@@ -12,10 +12,12 @@ from typing import TextIO
 
 import typer
 
+from meshwright.cli.asking import INTERRUPTED
 from meshwright.cli.consoles import notices
 from meshwright.cli.progress import ProgressLine
 from meshwright.common.process_pool import processes
 from meshwright.plugins.planner import find_planner, planner_modules
+from meshwright.runs.devices import GIB
 from meshwright.runs.prediction import Prediction, predict
 from meshwright.runs.table import Row, read
 from meshwright.schema import InvalidInput
@@ -23,8 +25,6 @@ from meshwright.schema import InvalidInput
 COLUMNS = (
     "row_id", "predicted_step_time_s", "low_s", "high_s", "predicted_mem_gib", "fits", "notes",
 )  # fmt: skip
-GIB = 2**30
-INTERRUPTED = 130  # the exit code of shells for what Ctrl-C ended
 
 
 def estimate_table(path: Path, output: Path | None, workers: int) -> None:

@@ -55,8 +55,6 @@ from meshwright.schema.request_options import Rest, Solver
 from meshwright.schema.setup import Precision
 from meshwright.schema.stack import Stack
 
-INTERRUPTED = 130  # the exit code of shells for what Ctrl-C ended
-
 
 def plan(
     graph: GraphFile,

@@ -10,6 +10,7 @@ from typing import Annotated, get_args
 
 import typer
 
+from meshwright.cli.asking import INTERRUPTED
 from meshwright.cli.consoles import notices, results
 from meshwright.cli.output import save, say_written, writable
 from meshwright.cli.progress import ProgressLine
@@ -28,7 +29,6 @@ from meshwright.schema.cost_graph import (
 )
 
 LONGEST_S = 10**6  # seconds; the most that a service takes
-INTERRUPTED = 130  # the exit code of shells for what Ctrl-C ended
 
 
 def solve(

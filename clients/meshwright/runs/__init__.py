@@ -7,7 +7,7 @@ strategy   the degrees of a row, and what stands in for what it does not say
 request    the request that prices a row
 """
 
-from meshwright.runs.request import request_of, stack_of
+from meshwright.runs.request import request_of
 from meshwright.runs.table import NotPredictable, Row, read
 
-__all__ = ["NotPredictable", "Row", "read", "request_of", "stack_of"]
+__all__ = ["NotPredictable", "Row", "read", "request_of"]

@@ -35,8 +35,6 @@ from meshwright.schema import (
 )
 from meshwright.schema.graph import DType
 
-__all__ = ["request_of", "stack_of"]
-
 ANOTHER_MODEL = 0.2  # chosen: data sheets and drivers differ by a tenth in what a GB is
 
 

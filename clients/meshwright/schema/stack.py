@@ -35,8 +35,8 @@ class StackProfile(NamedTuple):
     attention: float = 1.0
 
 
-# fitted: llm-foundry's and torchtitan's steps on H100 (`python -m bench.published_step_fit`).
-# Published: FlashAttention-2 is 1.5 to 2 times slower there than kernels for it (arXiv:2407.08608)
+# chosen: what llm-foundry's steps on H100 say, most of all those of long sequences. Published:
+# FlashAttention-2 is 1.5 to 2 times slower there than kernels for it (arXiv:2407.08608)
 PORTED = 2.2
 
 # measured by others

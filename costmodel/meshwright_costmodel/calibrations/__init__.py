@@ -61,15 +61,19 @@ def stack_calibration(stack: Stack) -> Calibration:
 @cache
 def with_kernels_of(stack: Stack) -> Calibration:
     """The published calibration with a stack's kernels, before its ratio."""
-    published, ratio = published_calibration(), attention_ratio(stack)
+    return with_kernels(published_calibration(), stack)
+
+
+def with_kernels(calibration: Calibration, stack: Stack) -> Calibration:
+    """A calibration with a stack's kernels."""
+    ratio = attention_ratio(stack)
     if ratio == 1.0:
-        return published
-    return published.model_copy(
-        update={"curves": tuple(slower_attention(curves, ratio) for curves in published.curves)}
-    )
+        return calibration
+    curves = tuple(_slower_attention(own, ratio) for own in calibration.curves)
+    return calibration.model_copy(update={"curves": curves})
 
 
-def slower_attention(curves: DeviceCurves, ratio: float) -> DeviceCurves:
+def _slower_attention(curves: DeviceCurves, ratio: float) -> DeviceCurves:
     """The curves with slower attention, of NVIDIA's devices newer than A100."""
     if not _NEWER.search(curves.device):
         return curves

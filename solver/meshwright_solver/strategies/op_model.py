@@ -355,15 +355,15 @@ class OpModel(OpSketch):
 
     def _group_launches(self, ways: _Ways, rates: Rates) -> FloatArray | float:
         """Launches of a pass of a product with a weight for each group, such as of experts."""
-        shape = self._local(ways)
-        if shape is None or self.op_class != "matmul" or not self.has_grouped_weights:
+        shape = self._local(ways) if self.has_grouped_weights else None
+        if shape is None:
             return 0.0
         return rates.group_launches(shape.groups, eight_bit=bool(self.quantized))
 
     @cached_property
     def has_grouped_weights(self) -> bool:
         """Whether every group of a product has a weight of its own."""
-        if self.shape is None or self.shape.whole[0] <= 1:
+        if self.op_class != "matmul" or self.shape is None or self.shape.whole[0] <= 1:
             return False
         return self.shape.rows_are_of_all or any(port.is_parameter for port in self.inputs[:2])
 

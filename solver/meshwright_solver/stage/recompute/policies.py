@@ -11,14 +11,14 @@ first: the recomputation of a later block decides which values an earlier one ha
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from meshwright.schema import RecomputePolicy
 from meshwright.schema.stack import whole_blocks
 from meshwright_costmodel.operators import op_ns
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.recomputed_ops import NOTHING, RecomputedOps
-from meshwright_solver.problem.values import Values
+from meshwright_solver.problem.values import ProblemValue, Values
 from meshwright_solver.rules.op_knowledge import RECEIVE
 from meshwright_solver.stage.recompute.blocks import BlockNames, blocks, is_weighted_product
 from meshwright_solver.stage.recompute.min_cut import (
@@ -114,15 +114,12 @@ class Choice:
 
     def _is_wanted(self, position: int, ops: set[int]) -> bool:
         """Whether gradients or recomputed ops, `ops` among them, read a result of an op."""
-        for number in self.values_of_op.get(position, ()):
-            value = self.values.values[number]
-            if value.producer is None or value.producer[0] != position:
-                continue
-            if value.saved_by_producer or value.saving:
-                return True
-            if any(reader in ops or reader in self.again for reader, _ in value.readers):
-                return True
-        return False
+        return any(
+            value.saved_by_producer
+            or value.saving
+            or any(reader in ops or reader in self.again for reader, _ in value.readers)
+            for value in self._made(position)
+        )
 
     def _may(self, block: range) -> list[int]:
         positions = [p for p in block if p not in self.values.views and self._moves(p)]
@@ -173,12 +170,14 @@ class Choice:
         return [maker[0] for maker in producers if maker is not None and maker[0] != position]
 
     def _readers(self, position: int) -> list[int]:
-        readers = []
+        return [reader for value in self._made(position) for reader, _ in value.readers]
+
+    def _made(self, position: int) -> Iterator[ProblemValue]:
+        """The values that an op produces."""
         for number in self.values_of_op.get(position, ()):
             value = self.values.values[number]
             if value.producer is not None and value.producer[0] == position:
-                readers += [reader for reader, _ in value.readers]
-        return readers
+                yield value
 
     def _ns(self, position: int) -> float:
         """The time to recompute an op on one device: it decides between ops that save as much."""
