@@ -4,6 +4,7 @@
 #                 properties, all on PostgreSQL
 # make lint   ruff, mypy, and import-linter
 # make test-mindspore  what is exported, compiled by MindSpore itself (2.8 GB, an environment of its own)
+# make test-frameworks  what is exported, read by Megatron-Core, torchtitan, Accelerate and DeepSpeed (70 MB)
 # make test-gpu  the runtime, the agent and memory on a CUDA device
 # make audit  known vulnerabilities of every pinned package; fails too where one could not be asked for
 # make bench  the measurements of docs/
@@ -14,13 +15,14 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: run test test-long test-mindspore test-gpu lint audit bench schema screenshots clean system-packages
+.PHONY: run test test-long test-mindspore test-frameworks test-gpu lint audit bench schema screenshots clean system-packages
 
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
 PIP := $(PY) -m pip --disable-pip-version-check install --quiet --constraint constraints.txt
 MINDSPORE := .venv-mindspore
+FRAMEWORKS := .venv-frameworks
 AUDIT := .venv-audit
 PROJECTS := pyproject.toml clients/pyproject.toml constraints.txt
 
@@ -38,6 +40,9 @@ test-long: $(VENV)/.test system-packages
 
 test-mindspore: $(VENV)/.test $(MINDSPORE)/.installed
 	MESHWRIGHT_MINDSPORE=$(abspath $(MINDSPORE))/bin/python $(PY) -m pytest -n 2 tests/mindspore
+
+test-frameworks: $(VENV)/.test $(FRAMEWORKS)/.installed
+	MESHWRIGHT_FRAMEWORKS=$(abspath $(FRAMEWORKS)) $(PY) -m pytest -n 2 tests/frameworks
 
 # skipped where PyTorch finds no GPU. MESHWRIGHT_GPU_PLANS is a folder of plans, for a machine
 # without the planner
@@ -72,7 +77,7 @@ screenshots: $(VENV)/.test system-packages
 	$(PY) -m docs.screenshots
 
 clean:
-	rm -rf $(VENV) $(MINDSPORE) $(AUDIT) .meshwright .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
+	rm -rf $(VENV) $(MINDSPORE) $(FRAMEWORKS) $(AUDIT) .meshwright .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(PY):
@@ -97,6 +102,14 @@ $(MINDSPORE)/.installed: clients/pyproject.toml constraints-mindspore.txt
 	@$(PYTHON) -m venv $(MINDSPORE)
 	@$(MINDSPORE)/bin/python -m pip --disable-pip-version-check install --quiet \
 		--constraint constraints-mindspore.txt mindspore --editable ./clients
+	@touch $@
+
+# packages alone, beside the PyTorch of the tests: their parsers need nothing else
+$(FRAMEWORKS)/.installed: constraints-frameworks.txt | $(VENV)/.test
+	@echo "Installing Megatron-Core, torchtitan, Accelerate and DeepSpeed into $(FRAMEWORKS): 70 MB"
+	@rm -rf $(FRAMEWORKS) && mkdir $(FRAMEWORKS)
+	@DS_BUILD_OPS=0 $(PY) -m pip --disable-pip-version-check install --quiet --no-deps \
+		--no-build-isolation --target $(FRAMEWORKS) --requirement constraints-frameworks.txt
 	@touch $@
 
 # as root on Debian install what tests/apt.txt names; elsewhere say what is missing

@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from meshwright.convert import TARGETS, Export, MindSporeNetwork, export_plan, network_of
-from meshwright.launch_options import LAUNCHERS, Launch, launch_of
+from meshwright.launch_options import Launch, launch_of
 from meshwright.schema import Graph, Model, Plan, PlanError, Setup, Topology
 from meshwright.schema.errors import CannotExport
+from meshwright.schema.target import TARGETS as LAUNCHERS
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
 GraphFormat = Literal["graphml", "dot"]
 GRAPH_FORMATS: tuple[GraphFormat, ...] = get_args(GraphFormat)
 EveryTarget = Literal[
-    "dtensor", "jax", "mindspore", "mindspore-network", "mindspore-strategies", "megatron",
-    "mindformers", "torchtitan", "graphml", "dot",
+    "dtensor", "jax", "mindspore", "mindspore-network", "mindspore-strategies", "megatron-core",
+    "torchtitan", "accelerate", "deepspeed", "mindformers", "graphml", "dot", "megatron",
 ]  # fmt: skip
+_FORMER: Mapping[EveryTarget, EveryTarget] = {"megatron": "megatron-core"}  # still accepted
 NAMED = 20  # chosen: the parts of a plan that an error lists
 
 
@@ -57,6 +59,7 @@ def exported(
     plan: Plan, target: EveryTarget, *, graph: Graph | None, setup: Setup | None
 ) -> Exported:
     """The export of a plan; raises PlanError if the target needs a document that is None."""
+    target = _FORMER.get(target, target)
     if target in TARGETS:
         return _of_layouts(export_plan(plan, target, graph=graph))
     if graph is None or (setup is None and target not in (*LAUNCHERS, *GRAPH_FORMATS)):
@@ -107,6 +110,7 @@ def _of_launch(launch: Launch) -> Exported:
             f"{launch.launcher}; lost: {len(launch.lost) or 'nothing'}"
         ),
         missing=launch.lost,
+        remarks=tuple(f"for {launch.launcher}: {remark}" for remark in launch.remarks),
     )
 
 
@@ -147,7 +151,7 @@ def _of_network(network: MindSporeNetwork, target: EveryTarget) -> Exported:
 def _remarks(network: MindSporeNetwork) -> Iterator[str]:
     for edge in network.otherwise:
         planned, done = (", ".join(kinds) or "nothing" for kinds in (edge.planned, edge.done))
-        yield f"tensor {edge.tensor!r}: {done} for {planned}: {edge.reason}"
+        yield f"otherwise in mindspore: tensor {edge.tensor!r}: {done} for {planned}: {edge.reason}"
 
 
 def _json(model: Model) -> dict[str, Any]:

@@ -106,7 +106,7 @@ def test_what_is_stored_prints_the_same_as_files(
         ("export", 1, "--to", "dtensor", "--partial"),
         ("export", 1, "--to", "jax", "--partial"),
         ("export", 1, "--to", "mindspore", "--partial"),
-        ("export", 1, "--to", "megatron", "--partial"),
+        ("export", 1, "--to", "megatron-core", "--partial"),
     ):
         here = printed(str(name), *(one, two)[:count], *map(str, options))
         assert here[0] == 0

@@ -41,6 +41,7 @@ from meshwright.schema import (
     Wishes,
 )
 from meshwright.schema.running_plan import Before
+from meshwright.schema.target import setup_for
 
 INTERRUPTED = 130  # the exit code of shells for what Ctrl-C ended
 
@@ -64,6 +65,7 @@ def ask(
     """
     cluster: Topology | None
     predicted_by = calibration
+    setup = setup_for(wishes.target, setup)
     if server is None:
         cluster = local = topology_of(topology)
         request = Request(

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
@@ -15,9 +15,9 @@ from meshwright.cli.output import writable
 from meshwright.cli.stored import SERVER, plan_of
 from meshwright.common.files import read_document, read_text, write_whole
 from meshwright.exports import GRAPH_FORMATS, EveryTarget, Exported, exported, exported_graph
-from meshwright.launch_options import LAUNCHERS
-from meshwright.schema import Graph, Topology
+from meshwright.schema import Graph, RequestError, Topology
 from meshwright.schema.errors import CannotExport
+from meshwright.schema.target import TARGETS
 
 
 def export(
@@ -28,7 +28,10 @@ def export(
             "topology file."
         ),
     ],
-    to: Annotated[EveryTarget, typer.Option(help="What to write the plan for.")],
+    to: Annotated[
+        EveryTarget | None,
+        typer.Option(help="Format of the export. Default: the target of the plan's search."),
+    ] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="File to write.", callback=writable)
     ] = None,
@@ -42,7 +45,8 @@ def export(
 ) -> None:
     """Write a plan's layouts as DTensor placements, PartitionSpecs or MindSpore strategies, in
     JSON; of a captured MindSpore network what its primitives are given, or MindSpore's own file of
-    strategies; or its degrees as Megatron-LM's arguments, a MindFormers YAML or a torchtitan TOML.
+    strategies; or its degrees as Megatron-LM's arguments, a torchtitan TOML, a YAML for accelerate
+    launch, a DeepSpeed JSON or a MindFormers YAML.
     GraphML and DOT have its ops with strategies and costs, its tensors with layouts.
 
     Standard error lists each part of the plan that the target cannot express. Then nothing is
@@ -52,8 +56,8 @@ def export(
     _tell(written)
     if written.missing and not partial:
         raise CannotExport(
-            f"{to} does not describe this plan; the {len(written.missing)} difference(s) are named "
-            "above. Use --partial to write what fits"
+            f"{written.target} does not describe this plan; the {len(written.missing)} "
+            "difference(s) are named above. Use --partial to write what fits"
         )
     if output is None:
         sys.stdout.write(written.text)
@@ -61,7 +65,7 @@ def export(
         write_whole(output, written.text)
 
 
-def _exported(server: str | None, plan: str, to: EveryTarget) -> Exported:
+def _exported(server: str | None, plan: str, to: EveryTarget | None) -> Exported:
     if to in GRAPH_FORMATS and (path := Path(plan)).is_file():
         kind = kind_of(read_text(path))
         if kind is Graph:
@@ -69,15 +73,21 @@ def _exported(server: str | None, plan: str, to: EveryTarget) -> Exported:
         if kind is Topology:
             return exported_graph(read_document(path, Topology), to)
     found = plan_of(server, plan)
+    to = to or found.plan.wishes.target
+    if to is None:
+        raise RequestError(
+            f"the plan was searched without a target. Use --to with one of "
+            f"{', '.join(get_args(EveryTarget))}"
+        )
     return exported(found.plan, to, graph=found.graph, setup=found.setup)
 
 
 def _tell(written: Exported) -> None:
     console = notices()
-    absent = f"{'lost' if written.target in LAUNCHERS else 'not'} in {written.target}"
+    absent = f"{'lost' if written.target in TARGETS else 'not'} in {written.target}"
     for said in (
         *(f"{absent}: {reason}" for reason in written.missing),
-        *(f"otherwise in mindspore: {remark}" for remark in written.remarks),
+        *written.remarks,
         written.summary,
     ):
         console.print(said, markup=False, soft_wrap=True)

@@ -13,6 +13,7 @@ from meshwright.common.process_pool import MAX_PROCESSES
 from meshwright.schema import ScheduleKind
 from meshwright.schema.request_options import BUDGET_S
 from meshwright.schema.stack import Stack
+from meshwright.schema.target import TARGETS
 
 GraphFile = Annotated[Path, typer.Argument(help="Graph file: .json, .json.gz or .json.zst.")]
 OptionalGraphFile = Annotated[
@@ -55,6 +56,14 @@ StackOption = Annotated[
     str | None,
     typer.Option(
         "--stack", help=f"Software stack, for predicted times: {', '.join(get_args(Stack))}."
+    ),
+]
+TargetOption = Annotated[
+    str | None,
+    typer.Option(
+        "--target",
+        help="Framework that runs the plan: the search considers only what its own options state. "
+        f"{', '.join(TARGETS)}.",
     ),
 ]
 ExpertDispatch = Annotated[

@@ -31,6 +31,7 @@ from meshwright.cli.option_types import (
     SetupFile,
     SparseGradients,
     StackOption,
+    TargetOption,
     TopologyOption,
     Uneven,
     Verify,
@@ -54,6 +55,7 @@ from meshwright.schema.constraints import Offload
 from meshwright.schema.request_options import Rest, Solver
 from meshwright.schema.setup import Precision
 from meshwright.schema.stack import Stack
+from meshwright.schema.target import TARGETS
 
 
 def plan(
@@ -61,6 +63,7 @@ def plan(
     topology: TopologyOption,
     output: OutputFile = None,
     server: ServerOption = None,
+    target: TargetOption = None,
     batch: GlobalBatch = None,
     seq: SequenceLength = None,
     microbatches: Microbatches = None,
@@ -229,6 +232,7 @@ def plan(
         pipeline=pipeline_of(pipeline, schedule, stages_per_rank, cut or ()),
         recompute=recompute_of(recompute, recompute_blocks),
         module=module,
+        target=target and one_of("--target", target, TARGETS),
         budget=budget_of(budget, axes, simplicity),
     )
     if server is not None and (workers or 1) > 1:

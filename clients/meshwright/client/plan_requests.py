@@ -36,6 +36,7 @@ from meshwright.schema import (
     Wishes,
 )
 from meshwright.schema.request_options import Rest, Solver
+from meshwright.schema.target import Target
 
 
 def plan(
@@ -50,6 +51,7 @@ def plan(
     constraints: Constraints | None = None,
     pipeline: Pipeline | None = None,
     degrees: Degrees | None = None,
+    target: Target | None = None,
     recompute: Recompute | None = None,
     module: str | None = None,
     budget: Budget | None = None,
@@ -63,6 +65,7 @@ def plan(
 ) -> Exchange[Answer]:
     """Ask for a plan and wait for it. Documents may be ids, the topology a preset's name.
 
+    target: the framework that runs the plan; only what its options state is searched.
     from_plan: the id of the stored plan that the job runs now, with so many steps left: moving
     from there counts, and the plan's `move` says what it costs.
     verify: the plan is executed too, and the answer has its certificate; look at its outcome.
@@ -79,6 +82,7 @@ def plan(
         constraints=constraints or Constraints(),
         pipeline=pipeline or Pipeline(),
         degrees=degrees,
+        target=target,
         recompute=recompute or Recompute(),
         module=module,
         budget=budget or Budget(),

@@ -2,65 +2,106 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Literal, get_args
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
 
-from meshwright.launch_options import megatron, mindformers, torchtitan
+from meshwright.launch_options import accelerate, deepspeed, megatron, mindformers, torchtitan
+from meshwright.launch_options.choices import LauncherChoices
 from meshwright.launch_options.uniform import uniform_of
 from meshwright.schema import Graph, Model, Plan, Setup
+from meshwright.schema.target import TARGETS, Target
 from meshwright.schema.uniform_degrees import Uniform
 
-Launcher = Literal["megatron", "mindformers", "torchtitan"]
-LAUNCHERS: tuple[Launcher, ...] = get_args(Launcher)
 
-_TEXTS: dict[Launcher, Callable[[Uniform], str]] = {
-    "megatron": megatron.text,
-    "mindformers": mindformers.text,
-    "torchtitan": torchtitan.text,
+def _nothing(_: Uniform) -> Iterator[str]:
+    return iter(())
+
+
+class _Launcher(NamedTuple):
+    """What a module of this room has for its launcher."""
+
+    choices: LauncherChoices
+    text: Callable[[Uniform], str]
+    lost: Callable[[Uniform], Iterator[str]]
+    remarks: Callable[[Uniform], Iterator[str]] = _nothing
+
+
+_LAUNCHERS: Mapping[Target, _Launcher] = {
+    "megatron-core": _Launcher(megatron.CHOICES, megatron.text, megatron.lost),
+    "torchtitan": _Launcher(torchtitan.CHOICES, torchtitan.text, torchtitan.lost),
+    "accelerate": _Launcher(
+        accelerate.CHOICES, accelerate.text, accelerate.lost, accelerate.remarks
+    ),
+    "deepspeed": _Launcher(deepspeed.CHOICES, deepspeed.text, deepspeed.lost, deepspeed.remarks),
+    "mindformers": _Launcher(mindformers.CHOICES, mindformers.text, mindformers.lost),
 }
-_LOST: dict[Launcher, Callable[[Uniform], Iterator[str]]] = {
-    "megatron": megatron.lost,
-    "mindformers": mindformers.lost,
-    "torchtitan": torchtitan.lost,
-}
+assert tuple(_LAUNCHERS) == TARGETS
+
+
+_PADS_VOCABULARY: tuple[Target, ...] = ("megatron-core",)
+# PyTorch's DTensor and fully_shard cut any size into chunks, as torch.chunk does
+_CUTS_INTO_CHUNKS: tuple[Target, ...] = ("torchtitan", "accelerate")
+# the others of these shard flat buffers of many parameters
+_SHARDS_ANY_SIZE: tuple[Target, ...] = (*_CUTS_INTO_CHUNKS, "megatron-core", "deepspeed")
 
 
 class Launch(Model):
     """The launch options of a plan for one launcher.
 
     text: the launcher's file or command line. lost: each difference between the plan and the run of
-    the launcher with this text, or the reason why the launcher refuses the text.
+    the launcher with this text, or the reason why the launcher refuses the text. remarks: what the
+    training script must do besides.
     """
 
     plan: str
-    launcher: Launcher
+    launcher: Target
     uniform: Uniform
     text: str
     lost: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
 
-def launch_of(
-    plan: Plan, launcher: Launcher, *, graph: Graph, setup: Setup | None = None
-) -> Launch:
+def launch_of(plan: Plan, launcher: Target, *, graph: Graph, setup: Setup | None = None) -> Launch:
     """The launch options of a plan's uniform part; PlanError where the graph is not the plan's."""
     uniform = uniform_of(plan, graph, setup)
+    parts = () if launcher in _CUTS_INTO_CHUNKS else uniform.uneven_parts
+    states = () if launcher in _SHARDS_ANY_SIZE else uniform.uneven_states
     differences = [
         f"{difference.name}{f' ({difference.count} of them)' if difference.count > 1 else ''}: "
         f"{difference.what}"
-        for difference in uniform.differing
+        for difference in (*uniform.differing, *parts, *states)
     ]
     return Launch(
         plan=plan.id,
         launcher=launcher,
         uniform=uniform,
-        text=_TEXTS[launcher](uniform),
-        lost=(*_LOST[launcher](uniform), *_sizes(uniform), *_setup(setup), *differences),
+        text=_LAUNCHERS[launcher].text(uniform),
+        lost=(*lost_of(uniform, launcher), *_setup(setup), *differences),
+        remarks=tuple(_LAUNCHERS[launcher].remarks(uniform)),
     )
 
 
-def _sizes(uniform: Uniform) -> Iterator[str]:
-    """Sizes that no launcher accepts."""
+def choices_of(launcher: Target) -> LauncherChoices:
+    """The values that the options of a launcher have."""
+    return _LAUNCHERS[launcher].choices
+
+
+def text_of(uniform: Uniform, launcher: Target) -> str:
+    """The options of a uniform strategy as the file or the command line of a launcher."""
+    return _LAUNCHERS[launcher].text(uniform)
+
+
+def lost_of(uniform: Uniform, launcher: Target) -> Iterator[str]:
+    """The parts of a uniform strategy that a launcher cannot express, or refuses."""
+    yield from _LAUNCHERS[launcher].lost(uniform)
+    yield from _sizes(uniform, launcher)
+
+
+def _sizes(uniform: Uniform, launcher: Target) -> Iterator[str]:
+    """Sizes that no launcher accepts, or all but some."""
     dp = uniform.degrees.dp or 1
+    if uniform.padded_vocabulary is not None and launcher not in _PADS_VOCABULARY:
+        yield (f"a vocabulary padded to {uniform.padded_vocabulary}: its options pad none")
     if uniform.global_batch is None:
         yield "the graph has no symbol `batch`: the batch sizes are unknown"
     elif uniform.microbatch_size * uniform.microbatches * dp != uniform.global_batch:

@@ -6,9 +6,21 @@ Source: https://github.com/NVIDIA/Megatron-LM. ZeRO stages 2 and 3 use Megatron-
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from meshwright.launch_options.choices import LauncherChoices
 from meshwright.schema.uniform_degrees import Uniform
+
+# Megatron-FSDP (ZeRO-3) is documented without pipelines
+CHOICES = LauncherChoices(
+    zero=(1, 3),
+    zero_of_pipelines=(1,),
+    schedules=("1f1b", "interleaved_1f1b"),
+    recompute=("none", "selective", "full"),
+    tensor=True,
+    context=True,
+    expert=True,
+)
 
 _FSDP = {2: "optim_grads", 3: "optim_grads_params"}
 # precision -> recipe and number format; blocks have scales enough for gradients in e4m3
@@ -17,6 +29,7 @@ _FP8 = {
     "fp8_blockwise": ("blockwise", "e4m3"),
     "mxfp8": ("mxfp8", "e4m3"),
 }
+_DTYPES = {"bfloat16": "--bf16", "float16": "--fp16"}
 _RECOMPUTE = {"selective": ("selective",), "full": ("full", "uniform", "1")}
 
 
@@ -37,15 +50,18 @@ def arguments(uniform: Uniform) -> list[tuple[str, str]]:
             options.append(("--overlap-moe-expert-parallel-comm", ""))
     if degrees.sequence_parallel:
         options.append(("--sequence-parallel", ""))
-    if uniform.stages_per_rank > 1 and uniform.schedule == "interleaved_1f1b" and _is_even(uniform):
-        options.append(("--num-virtual-stages-per-pipeline-rank", str(uniform.stages_per_rank)))
-    options += _uneven_ends(uniform)
+    options += _stages(uniform)
     options += _sharding(uniform)
     options += [("--micro-batch-size", str(uniform.microbatch_size))]
     if uniform.global_batch is not None:
         options.append(("--global-batch-size", str(uniform.global_batch)))
     if uniform.sequence is not None:
         options.append(("--seq-length", str(uniform.sequence)))
+    if uniform.padded_vocabulary is not None:
+        divisor = str(uniform.padded_vocabulary // degrees.tp)
+        options.append(("--make-vocab-size-divisible-by", divisor))
+    if uniform.dtype in _DTYPES:
+        options.append((_DTYPES[uniform.dtype], ""))
     names = ("--recompute-granularity", "--recompute-method", "--recompute-num-layers")
     options += zip(names, _RECOMPUTE.get(uniform.recompute, ()), strict=False)
     if uniform.precision in _FP8:
@@ -63,17 +79,6 @@ def lost(uniform: Uniform) -> Iterator[str]:
     """The parts of the plan that these arguments cannot express."""
     if uniform.schedule not in (None, "1f1b", "interleaved_1f1b"):
         yield f"Megatron-LM has no schedule {uniform.schedule}; without it runs 1f1b"
-    if not _is_even(uniform) and not _uneven_ends(uniform):
-        interleaved = uniform.stages_per_rank > 1 and uniform.schedule == "interleaved_1f1b"
-        virtual = (
-            f"; --num-virtual-stages-per-pipeline-rank {uniform.stages_per_rank} does not divide "
-            f"the {sum(uniform.layers)} layers over {uniform.pipeline_ranks} ranks so, and is left "
-            "out"
-        )
-        yield (
-            f"stages of {', '.join(map(str, uniform.layers))} layers: it wants as many in each"
-            + (virtual if interleaved else "")
-        )
     if uniform.schedule == "interleaved_1f1b" and uniform.microbatches % uniform.pipeline_ranks:
         yield (
             f"{uniform.microbatches} microbatches on {uniform.pipeline_ranks} pipeline ranks: its "
@@ -124,22 +129,28 @@ def lost(uniform: Uniform) -> Iterator[str]:
         yield f"shards over {uniform.zero_size} devices only: Megatron-FSDP uses all of dp"
 
 
-def _is_even(uniform: Uniform) -> bool:
-    return len(set(uniform.layers)) <= 1
-
-
-def _uneven_ends(uniform: Uniform) -> list[tuple[str, str]]:
-    """Options for plans whose first and last stage alone have another number of layers."""
-    if uniform.stages_per_rank > 1 or len(uniform.layers) < 3 or len(set(uniform.layers[1:-1])) > 1:
+def _stages(uniform: Uniform) -> list[tuple[str, str]]:
+    """The options for the stages of a pipeline: equal ones, others at the ends, or all of them."""
+    layers, virtual = uniform.layers, uniform.stages_per_rank
+    if len(set(layers)) <= 1:
+        if virtual > 1 and uniform.schedule == "interleaved_1f1b":
+            return [("--num-virtual-stages-per-pipeline-rank", str(virtual))]
         return []
-    first, middle, last = uniform.layers[0], uniform.layers[1], uniform.layers[-1]
-    if not first or not last:  # Megatron-LM requires a layer in each stage
-        return []
+    first, *others, last = layers
+    # with these options, every stage has a layer, and a rank has one stage
+    if virtual > 1 or len(set(others)) != 1 or not min(layers):
+        return [("--pipeline-model-parallel-layout", f'"{_layout(layers)}"')]
     return [
         (f"--decoder-{end}-pipeline-num-layers", str(count))
         for end, count in (("first", first), ("last", last))
-        if count != middle
+        if count != others[0]
     ]
+
+
+def _layout(layers: Sequence[int]) -> str:
+    """The layers of all stages in the notation of PipelineParallelLayerLayout, as `Et*3|t*4|tL`."""
+    stages = [f"t*{count}" if count > 1 else "t" * count for count in layers]
+    return "|".join(["E" + stages[0], *stages[1:-1], stages[-1] + "L"])
 
 
 def _sharding(uniform: Uniform) -> list[tuple[str, str]]:

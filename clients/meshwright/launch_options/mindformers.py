@@ -6,9 +6,20 @@ Source: https://github.com/mindspore-lab/mindformers. By its TransformerOpParall
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
+from meshwright.launch_options.choices import LauncherChoices
+from meshwright.launch_options.yaml_text import yaml_text
 from meshwright.schema.uniform_degrees import Uniform
+
+CHOICES = LauncherChoices(
+    zero=(0, 3),
+    zero_of_pipelines=(0, 3),
+    schedules=("1f1b", "interleaved_1f1b", "zb_v"),
+    tensor=True,
+    context=True,
+    expert=True,
+)
 
 Tree = dict[str, object]
 # parallel_optimizer_threshold: KiB, MindSpore's default
@@ -59,7 +70,7 @@ def sections(uniform: Uniform) -> Tree:
 
 
 def text(uniform: Uniform) -> str:
-    return "\n".join(_lines(sections(uniform), "")) + "\n"
+    return yaml_text(sections(uniform))
 
 
 def lost(uniform: Uniform) -> Iterator[str]:
@@ -99,16 +110,3 @@ def lost(uniform: Uniform) -> Iterator[str]:
 
 def _scheduler(uniform: Uniform) -> str:
     return "zero_bubble_v" if uniform.schedule == "zb_v" else "1f1b"
-
-
-def _lines(tree: Mapping[str, object], indent: str) -> Iterator[str]:
-    for key, value in tree.items():
-        if isinstance(value, Mapping):
-            yield f"{indent}{key}:"
-            yield from _lines(value, indent + "  ")
-        elif isinstance(value, bool):
-            yield f"{indent}{key}: {'True' if value else 'False'}"
-        elif isinstance(value, str):
-            yield f"{indent}{key}: '{value}'"
-        else:
-            yield f"{indent}{key}: {value}"

@@ -8,7 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from meshwright.launch_options.choices import LauncherChoices
 from meshwright.schema.uniform_degrees import Uniform
+
+CHOICES = LauncherChoices(
+    zero=(2, 3),
+    zero_of_pipelines=(2, 3),
+    schedules=("1f1b", "interleaved_1f1b", "zb_v"),
+    tensor=True,
+    context=True,
+    expert=True,
+    hybrid=True,
+)
 
 Value = int | str | bool | tuple[str, ...]
 _SCHEDULES = {

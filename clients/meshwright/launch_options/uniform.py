@@ -7,7 +7,7 @@ the roles of the axes (`launch_options.roles`), the sharding of most parameter b
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -25,6 +25,8 @@ from meshwright.schema import (
     Stage,
 )
 from meshwright.schema.degrees import ZeroStage
+from meshwright.schema.graph import DType
+from meshwright.schema.plan import Padding
 from meshwright.schema.uniform_degrees import Difference, Role, Uniform
 
 _PRODUCTS = frozenset({"linear", "matmul", "attention", "expert_matmul", "conv"})
@@ -47,18 +49,20 @@ def uniform_of(plan: Plan, graph: Graph, setup: Setup | None = None) -> Uniform:
     symbols = {**graph.symbols, **(setup.symbols if setup is not None else {})}
     if setup is not None and setup.global_batch is not None:
         symbols["batch"] = setup.global_batch
+    # the others are padded for ZeRO alone
+    for_parts = [padding for padding in plan.padding if padding.size % most.degrees.tp]
+    vocabulary = _padded_vocabulary(for_parts, graph)
+    padded = frozenset() if vocabulary is None else frozenset({vocabulary.size})
+    parts = [uneven for stage in stages for uneven in stage.uneven_parts(padded)]
+    if vocabulary is None:
+        parts += map(_padding, for_parts)
+    states = [_padding(padding) for padding in plan.padding if padding not in for_parts]
+    states += [uneven for stage in stages for uneven in stage.uneven_states()]
     differences = [difference for stage in stages for difference in stage.differences(most)]
     layers = _layers(plan)
     if layers is None:
         differences.append(("layers", "stages begin within layers"))
     differences += _recompute_differences(plan)
-    differences += [
-        (
-            padding.tensor,
-            f"dim {padding.dim} is stored padded from {padding.size} to {padding.padded}",
-        )
-        for padding in plan.padding
-    ]
     return Uniform(
         degrees=most.degrees,
         zero_size=most.zero_size,
@@ -72,9 +76,13 @@ def uniform_of(plan: Plan, graph: Graph, setup: Setup | None = None) -> Uniform:
         is_zigzag=bool(plan.order),
         precision=setup.precision if setup is not None else "graph",
         expert_dispatch=setup.expert_dispatch if setup is not None else "expert",
+        dtype=dtype_of(graph),
+        padded_vocabulary=None if vocabulary is None else vocabulary.padded,
         recompute=most.stage.recompute.policy if most.stage.recompute is not None else "none",
         copies=plan.copies or (setup.least_copies if setup is not None else 1),
         differing=tuple(_grouped_differences(differences)),
+        uneven_parts=tuple(_grouped_differences(parts)),
+        uneven_states=tuple(_grouped_differences(states)),
     )
 
 
@@ -90,9 +98,29 @@ class _StageDegrees:
     zero_size: int
     zero_of: Mapping[str, tuple[int, int]]  # parameter -> stage of ZeRO, over so many devices
 
+    @property
+    def sizes(self) -> dict[str, int]:
+        """The devices of each axis."""
+        return {str(axis.name): axis.size for axis in self.stage.mesh.axes}
+
+    def uneven_parts(self, padded: frozenset[int]) -> Iterator[tuple[str, str]]:
+        """Tensors that ops read or make in unequal parts. padded: sizes that are padded."""
+        for tensor in self.stage.tensors:
+            if what := _uneven_cut(tensor.rest.value, self.sizes, padded):
+                yield tensor.tensor, what
+
+    def uneven_states(self) -> Iterator[tuple[str, str]]:
+        """Parameters whose states at rest are unequal parts."""
+        for parameter in self.stage.parameters:
+            for layout in (parameter.value, parameter.gradient, parameter.optimizer):
+                what = layout and _uneven_cut(layout, self.sizes, frozenset())
+                if what:
+                    yield parameter.tensor, what
+                    break
+
     def differences(self, most: _StageDegrees) -> Iterator[tuple[str, str]]:
         """The names of ops and tensors that differ from the degrees, each with the difference."""
-        sizes = {str(axis.name): axis.size for axis in self.stage.mesh.axes}
+        sizes = self.sizes
         for axis, role in self.roles.items():
             if role is None:
                 yield f"axis {axis}", f"its {sizes[axis]} devices repeat each other's work"
@@ -106,9 +134,6 @@ class _StageDegrees:
             )
         if self.degrees != most.degrees:
             yield f"stage of {self.stage.ops[0].op}", f"it has {self.degrees}"
-        for tensor in self.stage.tensors:
-            if what := _uneven_cut(tensor.rest.value, sizes):
-                yield tensor.tensor, what
         for op in self.ops:
             if op.planned.op not in self.weighted:
                 continue  # masks, rotary tables, labels: every device computes its part
@@ -185,6 +210,7 @@ def _stage_degrees(stage: Stage, graph: Graph, weighted: frozenset[str]) -> _Sta
         )
         for parameter in stage.parameters
         if bytes_by_parameter.get(parameter.tensor, 0) > _SMALL_BYTES
+        and _has_replicas(read_over.get(parameter.tensor, frozenset()), shared, sizes)
     }
     bytes_by_zero: Counter[tuple[int, int]] = Counter()
     for parameter in stage.parameters:
@@ -202,6 +228,27 @@ def _stage_degrees(stage: Stage, graph: Graph, weighted: frozenset[str]) -> _Sta
         sequence_parallel=ways["tp"] > 1 and _norms_on_sequence(ops, roles),
     )
     return _StageDegrees(stage, ops, weighted, roles, degrees, zero_size, zero_of)
+
+
+def _padded_vocabulary(paddings: Sequence[Padding], graph: Graph) -> Padding | None:
+    """The padding of the vocabulary, if no other size is padded."""
+    sizes = {(padding.size, padding.padded) for padding in paddings}
+    tables = {op.inputs[0] for op in graph.ops if op.kind == "embedding" and op.inputs}
+    if len(sizes) != 1 or not any(padding.tensor in tables for padding in paddings):
+        return None
+    return paddings[0]
+
+
+def _padding(padding: Padding) -> tuple[str, str]:
+    what = f"dim {padding.dim} is stored padded from {padding.size} to {padding.padded}"
+    return padding.tensor, what
+
+
+def dtype_of(graph: Graph) -> DType | None:
+    """The dtype of most products, by that of their first input."""
+    dtypes = {tensor.name: tensor.dtype for tensor in graph.tensors}
+    counts = Counter(dtypes[op.inputs[0]] for op in graph.ops if op.kind in _PRODUCTS and op.inputs)
+    return max(counts, key=lambda dtype: counts[dtype], default=None)
 
 
 def _weighted_ops(graph: Graph) -> frozenset[str]:
@@ -236,6 +283,12 @@ def _reader_axes(ops: Iterable[OpRoles]) -> dict[str, frozenset[str]]:
     return read_over
 
 
+def _has_replicas(read: frozenset[str], shared: set[str], sizes: Mapping[str, int]) -> bool:
+    """Whether several devices read one part of a parameter; experts on all of dp have no replicas
+    to shard over."""
+    return prod(sizes[axis] for axis in shared - read) > 1
+
+
 def _zero(
     parameter: ParameterPlan, read: frozenset[str], shared: set[str], sizes: Mapping[str, int]
 ) -> tuple[int, int]:
@@ -255,12 +308,15 @@ def _axes(layout: Layout | None) -> set[str]:
     return {str(axis) for dim in layout.dims for part in dim.parts for axis in part.axes}
 
 
-def _uneven_cut(layout: Layout, sizes: Mapping[str, int]) -> str | None:
-    """The uneven cut of a layout, or None; launchers cut into equal parts."""
+def _uneven_cut(layout: Layout, sizes: Mapping[str, int], padded: frozenset[int]) -> str | None:
+    """The uneven cut of a layout, or None; launchers cut into equal parts.
+
+    padded: sizes that are padded.
+    """
     for number, dim in enumerate(layout.dims):
         for part in dim.parts:
             ways = prod(sizes[axis] for axis in part.axes)
-            if part.chunks or part.size % ways:
+            if (part.chunks or part.size % ways) and part.size not in padded:
                 return f"dim {number} of {dim.size} is cut unevenly over {ways} devices"
     return None
 

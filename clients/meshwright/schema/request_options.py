@@ -14,6 +14,7 @@ from meshwright.schema.model import Model, Number, Whole
 from meshwright.schema.pin import Pin
 from meshwright.schema.pipeline import Pipeline
 from meshwright.schema.recompute import Recompute
+from meshwright.schema.target import Target
 
 MAX_BUDGET_S = 3600.0  # chosen
 BUDGET_S = 30.0  # chosen: what a user waits for
@@ -86,6 +87,11 @@ class Wishes(Model):
         "they leave open, and returns the plan even if it does not fit. Without a number of "
         "pipeline ranks there is no pipeline.",
     )
+    target: Target | None = Field(
+        default=None,
+        description="The framework that runs the plan. The search considers only strategies that "
+        "its own options state, with the software stack of the framework. None: all strategies.",
+    )
     recompute: Recompute = Field(
         default=Recompute(), description="The options of activation recomputation."
     )
@@ -136,6 +142,28 @@ class Wishes(Model):
                 "degrees apply to all ops, `module` to a part of them. Leave one of the two out",
                 pointer="/module",
             )
+        return self
+
+    @model_validator(mode="after")
+    def _check_target(self) -> Wishes:
+        if self.target is None:
+            return self
+        others = {
+            "degrees": self.degrees is not None,
+            "pins": bool(self.pins),
+            "module": self.module is not None,
+            "solver": self.solver != "auto",
+            "constraints": self.constraints != Constraints(),
+            "pipeline/cuts": bool(self.pipeline.cuts),
+            "recompute/blocks": self.recompute.blocks is not None,
+        }
+        for field, is_given in others.items():
+            if is_given:
+                raise RequestError(
+                    f"the search for the target {self.target} chooses among the strategies of the "
+                    f"framework, which {field} does not restrict. Leave one of the two out",
+                    pointer=f"/{field}",
+                )
         return self
 
     @property

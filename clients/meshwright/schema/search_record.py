@@ -88,3 +88,8 @@ class Search(Model):
         description="A lower bound on the step time of every configuration that the request "
         "allows, planned or not. None if no bound is proved.",
     )
+    unrestricted_ns: Number | None = Field(
+        default=None,
+        description="The step time of the fastest plan that a search without the target found in "
+        "the rest of the time, in nanoseconds. None without a target, or if there was no time.",
+    )

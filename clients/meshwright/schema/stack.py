@@ -25,7 +25,9 @@ class StackProfile(NamedTuple):
     ratios: the median of each source. low, high: the quantiles 0.1 and 0.9 of all rows.
     whole_blocks: `full` recomputation runs all ops of a block again, those too whose results
     nothing needs (torch.utils.checkpoint, Megatron-Core). attention: time of fused attention on
-    devices newer than A100, relative to kernels that were written for them.
+    devices newer than A100, relative to kernels that were written for them. gathers_again: inputs
+    of tensor parallelism are saved in parts of the sequence, and gathered again in the backward
+    pass (Megatron's sequence parallelism, arXiv:2205.05198, section 4.2.2).
     """
 
     ratios: Mapping[str, float]
@@ -33,6 +35,7 @@ class StackProfile(NamedTuple):
     high: float
     whole_blocks: bool = False
     attention: float = 1.0
+    gathers_again: bool = False
 
 
 # chosen: what llm-foundry's steps on H100 say, most of all those of long sequences. Published:
@@ -54,6 +57,7 @@ STACKS: Mapping[Stack, StackProfile] = {
         0.871,
         1.131,
         whole_blocks=True,
+        gathers_again=True,
     ),
     "megatron-deepspeed": StackProfile(
         {"bloom_jz": 1.279, "vtrain_single": 0.981}, 0.855, 1.483, whole_blocks=True
@@ -77,6 +81,11 @@ def stack_ratios(stack: Stack) -> tuple[float, ...]:
 def whole_blocks(stack: Stack | None) -> bool:
     """Whether `full` recomputation runs all ops of a block again."""
     return stack is not None and _profile(stack).whole_blocks
+
+
+def gathers_again(stack: Stack) -> bool:
+    """Whether inputs of tensor parallelism are gathered again in the backward pass."""
+    return _profile(stack).gathers_again
 
 
 def attention_ratio(stack: Stack) -> float:

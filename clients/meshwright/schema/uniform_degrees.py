@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from meshwright.schema.degrees import Degrees
+from meshwright.schema.graph import DType
 from meshwright.schema.model import Model
 from meshwright.schema.pipeline import ScheduleKind
 from meshwright.schema.setup import Precision
@@ -55,10 +56,27 @@ class Uniform(Model):
     precision: Precision = Field(
         default="graph", description="The precision of products with large weights."
     )
+    dtype: DType | None = Field(
+        default=None,
+        description="The dtype of most matrix products. None if the graph has none.",
+    )
+    padded_vocabulary: int | None = Field(
+        default=None,
+        description="The stored size of a vocabulary that the degrees do not divide. None if they "
+        "do.",
+    )
     recompute: str = Field(default="none", description="The recomputation policy.")
     copies: int = Field(default=1, description="The number of microbatches that alternate.")
     differing: tuple[Difference, ...] = Field(
         default_factory=tuple, description="The ops and parameters that differ from the degrees."
+    )
+    uneven_parts: tuple[Difference, ...] = Field(
+        default_factory=tuple,
+        description="The tensors of ops with dims that the degrees do not divide.",
+    )
+    uneven_states: tuple[Difference, ...] = Field(
+        default_factory=tuple,
+        description="The parameters whose states at rest have dims that ZeRO does not divide.",
     )
 
     @property

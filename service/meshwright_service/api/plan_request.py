@@ -29,6 +29,7 @@ from meshwright.schema import (
 from meshwright.schema.canonical import digest
 from meshwright.schema.migration import DEFAULT_STEPS
 from meshwright.schema.sizes import MAX_SIZE
+from meshwright.schema.target import setup_for
 from meshwright_costmodel.presets import preset
 from meshwright_service.common.tenant import Tenant
 from meshwright_service.store import calibrations, documents
@@ -88,9 +89,9 @@ def understand(body: Mapping[str, Any], planner: str) -> PlanOrder:
             )
     graph = _part(body, "graph", Graph)
     topology = _topology(body)
-    setup = _inline(body, "setup", Setup) or Setup()
     calibration = _part(body, "calibration", Calibration) if body.get("calibration") else None
     terms = Terms.from_dict({field: body[field] for field in REST if field in body})
+    setup = setup_for(terms.target, _inline(body, "setup", Setup) or Setup())
     inline = [part for part in (graph, topology, setup, calibration) if isinstance(part, Document)]
     order_body: dict[str, Any] = {
         "graph": _id(graph),

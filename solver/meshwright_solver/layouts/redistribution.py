@@ -102,6 +102,13 @@ class Counted(NamedTuple):
 WHOLE = Counted(1.0, 1.0)
 
 
+class _Distances(NamedTuple):
+    """ns: (families, layouts), of the families that are known."""
+
+    ns: FloatArray
+    is_known: BoolArray
+
+
 @dataclass(frozen=True)
 class Redistributions:
     """All pairs of states of one value, states given by their positions in the space.
@@ -254,22 +261,37 @@ class Redistributions:
     def _families(self) -> Families:
         return families_of(self.layouts)
 
-    @cached_property
+    @property
     def distances(self) -> FloatArray:
         """(families, layouts): the cost of the cheapest path from a family's source, in ns."""
-        graph = self.graph
-        sources = graph.leaves[self._families.sources]
-        return shortest_paths.distances(
-            graph.start, graph.source, self.edge_ns, sources, graph.arrives
-        )
+        return self._distances_from(np.arange(len(self._families.sources)))
+
+    @cached_property
+    def _distances(self) -> _Distances:
+        shape = len(self._families.sources), len(self.graph.arrives)
+        return _Distances(np.empty(shape), np.zeros(shape[0], dtype=np.bool_))
+
+    def _distances_from(self, families: IntArray) -> FloatArray:
+        """`distances`, of which only the rows of `families` are known; the first use computes
+        them."""
+        known, graph = self._distances, self.graph
+        missing = np.unique(families[~known.is_known[families]])
+        if len(missing):
+            sources = graph.leaves[self._families.sources[missing]]
+            known.ns[missing] = shortest_paths.distances(
+                graph.start, graph.source, self.edge_ns, sources, graph.arrives
+            )
+            known.is_known[missing] = True
+        return known.ns
 
     def _cost_between(self, source: IntArray, target: IntArray) -> FloatArray:
-        families, distances = self._families, self.distances
+        families = self._families
         if _is_column(source) and _is_column(target.T):
             layouts = source[:, 0]
+            of_layouts = families.family[layouts]
             return shortest_paths.look_up_distances(
-                distances,
-                families.family[layouts],
+                self._distances_from(of_layouts),
+                of_layouts,
                 families.renamed,
                 families.renaming[layouts],
                 target[0],
@@ -277,7 +299,8 @@ class Redistributions:
         if _is_column(source.T) and _is_column(target):
             return self._cost_between(source.T, target.T).T
         renamed = families.renamed[families.renaming[source], target]
-        cost_ns: FloatArray = distances[families.family[source], renamed]
+        of_source = families.family[source]
+        cost_ns: FloatArray = self._distances_from(of_source)[of_source, renamed]
         return cost_ns
 
     # --- paths -----------------------------------------------------------------------------------

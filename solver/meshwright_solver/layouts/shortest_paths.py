@@ -106,8 +106,9 @@ def _distances(
     out: FloatArray,
 ) -> None:
     count = len(start) - 1
-    row = np.empty(_BLOCK)
-    dist = np.empty((count, _BLOCK))
+    width = min(_BLOCK, len(sources))
+    row = np.empty(width)
+    dist = np.empty((count, width))
     for first in range(0, len(sources), _BLOCK):
         last = min(first + _BLOCK, len(sources))
         dist.fill(np.inf)

@@ -56,7 +56,7 @@ from meshwright_solver.lowering.read_states import (
     saved_as_read_bytes,
     saved_bytes,
 )
-from meshwright_solver.problem.values import BackwardNeed, ProblemValue
+from meshwright_solver.problem.values import Again, BackwardNeed, ProblemValue
 from meshwright_solver.search.core.cost_graph import (
     FORBIDDEN,
     CostEdge,
@@ -359,7 +359,7 @@ class _Lowering:
             return node
         model = self.models.ops.model
         readers = [(model(position), k) for position, k in value.readers]
-        again = not value.is_parameter and value.kept.again
+        again = self.models.gathered_again(value)
         key = (again, *[(self.key_of(reader), k) for reader, k in readers])
         read = content.reads.get(key)
         if read is None:
@@ -378,7 +378,7 @@ class _Lowering:
         value: ProblemValue,
         content: RestContent,
         readers: Sequence[tuple[OpModel, int]],
-        again: bool,
+        again: Again,
     ) -> ReadContent:
         models, space, rest = self.models, content.space, content.states
         counted = models.counted(value, models.problem.exposed)
@@ -412,16 +412,16 @@ class _Lowering:
         return ReadContent(states, cost, edge, TableSource(table))
 
     def _read_states(
-        self, space: StateSpace, readers: Sequence[tuple[OpModel, int]], choices_again: bool
+        self, space: StateSpace, readers: Sequence[tuple[OpModel, int]], again: Again
     ) -> ReadStates:
-        """States that any reader may need: saved as read and, if `choices_again`, gathered again.
+        """States that any reader may need, saved as read or gathered again.
 
         Equal states are one object.
         """
         needed = [model.required(model.choices, k) for model, k in readers]
         layouts, _ = _unique(space, np.concatenate(needed))
-        key = ("read states", self.key_of(space), layouts.tobytes(), choices_again)
-        return self.models.shared(key, lambda: read_states_of(layouts, choices_again))
+        key = ("read states", self.key_of(space), layouts.tobytes(), again)
+        return self.models.shared(key, lambda: read_states_of(layouts, again))
 
     def _rest_to_read(
         self,
@@ -432,11 +432,13 @@ class _Lowering:
         counted: Counted,
     ) -> Table:
         moves, problem = self.models.redistributions(space), self.models.problem
-        once = read.layouts[~read.again]
+        once = read.layouts if read.again.all() else read.layouts[~read.again]
         rows, columns = space.index(rest)[:, None], space.index(once)[None, :]
         forward = moves.forward_ns(rows, columns) * counted.forward
         total = moves.total_ns(rows, columns, counted)
-        if read.again.any():  # the same layouts once more
+        if read.again.all():
+            total = total + forward
+        elif read.again.any():  # the same layouts once more
             total = np.concatenate([total, total + forward], axis=1)
         cost = self._narrow(total * self.per_step, space, rest, read.layouts)
         if not backward_need.again:

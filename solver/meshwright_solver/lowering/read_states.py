@@ -9,6 +9,7 @@ import numpy as np
 
 from meshwright_solver.common.arrays import FloatArray, IntArray
 from meshwright_solver.layouts.redistribution import Redistributions
+from meshwright_solver.problem.values import Again
 
 
 @dataclass(slots=True)
@@ -19,11 +20,11 @@ class ReadStates:
     again: np.ndarray[Any, np.dtype[np.bool_]]
 
 
-def read_states_of(layouts: IntArray, choices_again: bool) -> ReadStates:
-    again = np.zeros(len(layouts), dtype=np.bool_)
-    if not choices_again:
-        return ReadStates(layouts, again)
-    return ReadStates(np.concatenate([layouts, layouts]), np.concatenate([again, ~again]))
+def read_states_of(layouts: IntArray, again: Again) -> ReadStates:
+    once = np.zeros(len(layouts), dtype=np.bool_)
+    if again == "may":
+        return ReadStates(np.concatenate([layouts, layouts]), np.concatenate([once, ~once]))
+    return ReadStates(layouts, ~once if again == "always" else once)
 
 
 def saved_bytes(

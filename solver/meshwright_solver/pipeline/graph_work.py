@@ -67,8 +67,10 @@ class GraphWork:
         level = group.levels[-1].model_copy(update={"size": 1})
         device = group.model_copy(update={"levels": (level,)})
         setup = self.request.setup.model_copy(update={"microbatches": microbatches})
-        nothing = self.calibration.model_copy(update={"launch_ns": 0})
-        problem = build_problem(self.folding.graph, device, setup, self.calibration, microbatches)
+        # devices that share the experts launch fewer products each
+        calibration = _without_group_launches(self.calibration)
+        nothing = calibration.model_copy(update={"launch_ns": 0})
+        problem = build_problem(self.folding.graph, device, setup, calibration, microbatches)
         values = find_values(problem)
         sketches = OpSketches(problem, values)
         (mesh, *_) = meshes(device, 1)
@@ -85,3 +87,13 @@ class GraphWork:
             of_ops.append(busy)
             launches += whole - busy
         return Work(np.array(of_ops).reshape(-1, 3), launches)
+
+
+def _without_group_launches(calibration: Calibration) -> Calibration:
+    """The calibration with one launch for a product with several groups."""
+    none = {"group_launches": None, "group_launches_eight_bit": None}
+    curves = tuple(
+        each.model_copy(update={"product": each.product.model_copy(update=none)})
+        for each in calibration.curves
+    )
+    return calibration.model_copy(update={"curves": curves})

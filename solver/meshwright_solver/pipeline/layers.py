@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import prod
 from typing import NamedTuple
 
@@ -42,6 +42,7 @@ _MATCHES = 0.45  # chosen: half, less the ends
 _DIGITS = 9  # chosen: rounding of sums of shares
 
 
+@lru_cache(maxsize=2)  # chosen: the graph at hand, which is asked for many times
 def layer_begins(anatomy: Anatomy) -> IntArray:
     """Positions in `anatomy.order` at which layers begin; empty without repetition."""
     blocks = _Blocks(anatomy)

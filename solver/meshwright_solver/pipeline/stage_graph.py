@@ -21,7 +21,7 @@ from meshwright_solver.rules.op_knowledge import RECEIVE
 from meshwright_solver.stage.recompute.blocks import BlockNames
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Anatomy:
     """A graph with the indices for cuts into stages. training: whether it has a backward pass."""
 

@@ -26,6 +26,7 @@ from meshwright_solver.planning.interleaving import (
 )
 from meshwright_solver.planning.open_ranks import with_ranks
 from meshwright_solver.planning.replanning import replanned, without_before
+from meshwright_solver.planning.target.target_planner import check_target, plan_target
 from meshwright_solver.problem.expert_dims import check_experts
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.sequence_classes import rows_of
@@ -46,6 +47,8 @@ def check(request: Request) -> None:
     request = with_sparse_tables(request)
     if request.degrees is not None:
         check_stated(request)
+    elif request.target is not None:
+        check_target(request)
     elif request.pipeline.ranks == 1:
         check_on_groups(request, check_stage)
     else:
@@ -136,6 +139,10 @@ def _answer(
 ) -> Answer:
     if request.degrees is not None:
         return plan_stated(request, report, stop)
+    if request.target is not None:
+        check_target(request)
+        free = partial(_unrestricted, report=report, stop=stop, executor=executor)
+        return plan_target(request, report or (lambda _: None), stop, executor, keep, free)
     fitting = through(keep, lambda answer: within_host(answer, request))
     if request.pipeline.ranks != 1:
         return within_host(plan_pipeline(request, report, stop, executor, fitting), request)
@@ -148,6 +155,13 @@ def _answer(
         lambda part: within_host(plan_stage(part, report, stop, foldings=ways, keep=fitting), part),
     )
     return _with_step_bound(answer, request, anatomy)
+
+
+def _unrestricted(
+    request: Request, report: Report | None, stop: Stop, executor: Executor | None
+) -> Answer:
+    """The answer to a request of a target without it."""
+    return _answer(with_ranks(request), report, stop, executor, unwanted)
 
 
 def _with_step_bound(answer: Answer, request: Request, anatomy: Anatomy) -> Answer:

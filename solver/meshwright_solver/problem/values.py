@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from meshwright.schema.garbage_collection import uncollected
 from meshwright_solver.problem.low_precision import (
@@ -56,6 +56,10 @@ class ProblemValue:
             wanted, self.saved_by_producer, bool(self.saving), bool(self.again), self.is_remade
         )
         object.__setattr__(self, "kept", need)
+
+
+# whether readers save a value at rest and gather it again in the backward pass
+Again = Literal["never", "may", "always"]
 
 
 class BackwardNeed(NamedTuple):

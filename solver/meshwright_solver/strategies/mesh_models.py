@@ -8,6 +8,7 @@ from math import prod
 from typing import Any, TypeVar
 
 from meshwright.schema import Calibration, Exposed, Mesh, Stage
+from meshwright.schema.stack import gathers_again
 from meshwright_costmodel.collectives import Interconnect
 from meshwright_costmodel.launch_overhead import launch_ns
 from meshwright_solver.common.arrays import FloatArray, IntArray
@@ -16,7 +17,7 @@ from meshwright_solver.common.identity_keys import IdentityKeys
 from meshwright_solver.layouts.redistribution import WHOLE, Counted, Redistributions
 from meshwright_solver.layouts.states import StateSpace
 from meshwright_solver.problem.problem import Problem
-from meshwright_solver.problem.values import ProblemValue, Values, find_values
+from meshwright_solver.problem.values import Again, ProblemValue, Values, find_values
 from meshwright_solver.strategies.op_collectives import own_moves_ns
 from meshwright_solver.strategies.op_model import OpModel
 from meshwright_solver.strategies.op_models import OpModels
@@ -197,6 +198,18 @@ class Models:
         return Counted(
             exposed.parameter / exposed.activation, exposed.gradient / exposed.activation
         )
+
+    def gathered_again(self, value: ProblemValue) -> Again:
+        """Whether readers gather a value again in the backward pass instead of saving it as read.
+
+        Stacks decide it: none saves the gathered inputs of what it recomputes.
+        """
+        if value.is_parameter or not value.kept.again:
+            return "never"
+        stack = self.problem.setup.stack
+        if stack is not None and (value.is_remade or gathers_again(stack)):
+            return "always"
+        return "may"
 
     def reads_shared(self, value: ProblemValue) -> bool:
         """Whether a read node stands between the value at rest and its readers."""

@@ -13,7 +13,7 @@ does not exceed the cost of the plan.
 
 from __future__ import annotations
 
-from meshwright.schema import Calibration, Plan, PlanError, Request
+from meshwright.schema import Calibration, Constraints, Plan, PlanError, Request
 from meshwright_solver.pipeline import configuration_bound
 from meshwright_solver.pipeline.graph_work import GraphWork
 from meshwright_solver.pipeline.stage_graph import Anatomy
@@ -35,7 +35,7 @@ def check_bounds(
         _check("lower_bound_ns", plan.search.lower_bound_ns, _bound_of_cuts(plan, request, staged))
     if plan.search.step_bound_ns is not None:
         anatomy = Anatomy(request.graph) if staged is None else staged.anatomy
-        proved_ns = _bound_of_configurations(request, anatomy, calibration)
+        proved_ns = _bound_of_configurations(plan, request, anatomy, calibration)
         _check("step_bound_ns", plan.search.step_bound_ns, proved_ns)
 
 
@@ -60,8 +60,12 @@ def _bound_of_cuts(plan: Plan, request: Request, staged: Staged) -> float:
 
 
 def _bound_of_configurations(
-    request: Request, anatomy: Anatomy, calibration: Calibration
+    plan: Plan, request: Request, anatomy: Anatomy, calibration: Calibration
 ) -> float | None:
+    if plan.wishes.target is not None:
+        # the degrees are those of the plan; the bound is for all that the search may choose
+        update = {"degrees": None, "pipeline": plan.wishes.pipeline, "constraints": Constraints()}
+        request = request.model_copy(update=update)
     if request.degrees is not None:
         return None
     return request_bound_ns(request, GraphWork(request, anatomy, calibration))

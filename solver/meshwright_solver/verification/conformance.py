@@ -5,6 +5,7 @@ against the plan:
 
     pins, module, constraints     the strategy of every op is one that these allow
     degrees                       the same, and the mesh belongs to the stated degrees
+    target                        the options of the framework state the whole plan
     optimizer_parallel, offload,  the state of every parameter at rest is one that these allow, for
     sparse_gradients, zero        the layout in which its readers need it
     elementwise_follow            an op that follows its input needs no redistribution of it
@@ -48,6 +49,7 @@ from meshwright_solver.lowering.elementwise_following import as_it_lies
 from meshwright_solver.planning.degrees.degrees_planner import with_stated_terms
 from meshwright_solver.planning.interleaving import with_copies
 from meshwright_solver.planning.open_ranks import with_ranks
+from meshwright_solver.planning.target.strategies import stated_request
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.recomputed_ops import NOTHING, RecomputedOps
 from meshwright_solver.problem.shardable_slots import Reader
@@ -82,6 +84,8 @@ def wished_request(
         if setup.copies == "auto":
             request = with_copies(request, plan.copies or 1)
         request = with_sparse_tables(request)
+        if request.target is not None:
+            request = stated_request(plan, request)
         return request if request.degrees is None else with_stated_terms(with_ranks(request))
     except InvalidInput as error:
         raise PlanError(f"the plan's wishes do not fit its documents: {error.detail}") from None

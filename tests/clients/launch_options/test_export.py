@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
 import tomllib
 from pathlib import Path
-from typing import get_args
 
 import pytest
 import yaml
 
 from meshwright.common.files import read_document
 from meshwright.launch_options import (
-    Launcher,
     Uniform,
+    accelerate,
+    deepspeed,
     launch_of,
+    lost_of,
     megatron,
     mindformers,
     torchtitan,
@@ -33,6 +35,7 @@ from meshwright.schema import (
     Request,
     Setup,
 )
+from meshwright.schema.target import TARGETS, Target
 from meshwright_costmodel.presets import preset
 from meshwright_solver.planning.planner import plan
 from tests.clients.conftest import Run
@@ -81,8 +84,8 @@ def test_rows_and_owners_are_said_to_get_lost() -> None:
         assert {one.name for one in said if any(text in one.what for text in phrases)} == unlike
 
 
-@pytest.mark.parametrize("launcher", ["megatron", "mindformers", "torchtitan"])
-def test_summed_gradients_are_said_to_get_lost(launcher: Launcher) -> None:
+@pytest.mark.parametrize("launcher", TARGETS)
+def test_summed_gradients_are_said_to_get_lost(launcher: Target) -> None:
     graph = transformer_mlp(6).graph("loss:out", loss="loss:out")
     for gradients, lines in (("mean", 0), ("sum", 1)):
         setup = Setup.model_validate({"microbatches": 1, "gradients": gradients})
@@ -207,7 +210,7 @@ def test_the_graph_of_another_plan_is_refused() -> None:
     answer = plan(own)
     assert answer.plan is not None
     with pytest.raises(PlanError, match="the plan was made for the graph"):
-        launch_of(answer.plan, "megatron", graph=layered(4))
+        launch_of(answer.plan, "megatron-core", graph=layered(4))
 
 
 @pytest.mark.parametrize("order", ["contiguous", "zigzag"])
@@ -321,21 +324,23 @@ def test_mindformers_reads_its_yaml() -> None:
 @pytest.mark.parametrize(
     ("launcher", "update", "said"),
     [
-        ("megatron", {"schedule": "zb_h1", "stages_per_rank": 1}, "no schedule zb_h1"),
-        ("megatron", {"layers": (4, 4, 5, 3, 4, 4, 4, 4)}, "it wants as many in each"),
+        ("megatron-core", {"schedule": "zb_h1", "stages_per_rank": 1}, "no schedule zb_h1"),
         ("torchtitan", {}, "no ZeRO-1"),
         ("torchtitan", {"schedule": "zb_h1"}, "no schedule zb_h1"),
         ("mindformers", {}, "cuts the parameters at rest"),
         ("mindformers", {"layers": (4, 4, 5, 3, 4, 4, 4, 4)}, "model_config.offset"),
-        ("megatron", {"layers": (3, 5, 4, 4, 4, 4, 4, 4)}, "per-pipeline-rank 2 does not divide"),
-        ("megatron", {"microbatches": 6, "global_batch": 48}, "refuses all but multiples of 4"),
         (
-            "megatron",
+            "megatron-core",
+            {"microbatches": 6, "global_batch": 48},
+            "refuses all but multiples of 4",
+        ),
+        (
+            "megatron-core",
             {"degrees": TP.model_copy(update={"sequence_parallel": False})},
             "refuses experts with tensor parallelism",
         ),
-        ("megatron", {"sequence": 4098}, "refuses all but multiples of 4"),
-        ("megatron", {"zero_size": 3}, "do not divide dp·cp 8"),
+        ("megatron-core", {"sequence": 4098}, "refuses all but multiples of 4"),
+        ("megatron-core", {"zero_size": 3}, "do not divide dp·cp 8"),
         ("mindformers", {"microbatches": 2}, "fewer microbatches than stages"),
         ("mindformers", {"recompute": "selective"}, "does not recompute 'selective'"),
         ("torchtitan", {"recompute": "selective"}, "does not recompute 'selective'"),
@@ -351,19 +356,76 @@ def test_mindformers_reads_its_yaml() -> None:
         ),
     ],
 )
-def test_what_is_lost_is_said(launcher: Launcher, update: dict[str, object], said: str) -> None:
-    lost = {
-        "megatron": megatron.lost, "mindformers": mindformers.lost, "torchtitan": torchtitan.lost
-    }[launcher]  # fmt: skip
-    assert any(said in line for line in lost(OWN.model_copy(update=update)))
+def test_what_is_lost_is_said(launcher: Target, update: dict[str, object], said: str) -> None:
+    assert any(said in line for line in lost_of(OWN.model_copy(update=update), launcher))
 
 
-def test_megatron_is_given_no_virtual_stages_that_do_not_divide_the_layers() -> None:
-    """64 layers in 4 · 11 stages: 20 stages have two layers and 24 have one."""
-    own = OWN.model_copy(update={"stages_per_rank": 11, "layers": (2,) * 20 + (1,) * 24})
-    assert "--num-virtual-stages-per-pipeline-rank" not in megatron.text(own)
-    assert any("--num-virtual-stages-per-pipeline-rank 11" in said for said in megatron.lost(own))
-    assert not any("virtual" in said for said in megatron.lost(OWN))
+@pytest.mark.parametrize(
+    ("virtual", "layers", "said"),
+    [
+        (2, (4,) * 8, "--num-virtual-stages-per-pipeline-rank 2"),
+        (1, (7, 8, 8, 8), "--decoder-first-pipeline-num-layers 7"),
+        (1, (8, 8, 8, 7), "--decoder-last-pipeline-num-layers 7"),
+        (1, (7, 9, 8, 8), '--pipeline-model-parallel-layout "Et*7|t*9|t*8|t*8L"'),
+        (1, (8, 8, 8, 0), '--pipeline-model-parallel-layout "Et*8|t*8|t*8|L"'),
+        (2, (1, 2, 1, 2, 1, 2, 1, 2), '-layout "Et|t*2|t|t*2|t|t*2|t|t*2L"'),
+    ],
+)
+def test_megatron_is_given_the_layers_of_all_stages(
+    virtual: int, layers: tuple[int, ...], said: str
+) -> None:
+    own = OWN.model_copy(update={"stages_per_rank": virtual, "layers": layers})
+    text = megatron.text(own)
+    assert said in text
+    assert ("virtual" in text) == (virtual > 1 and len(set(layers)) == 1)
+    assert not any("layers" in line for line in megatron.lost(own))
+
+
+def test_a_padded_vocabulary_is_an_option_of_megatron_alone() -> None:
+    own = OWN.model_copy(update={"padded_vocabulary": 50432})
+    assert "--make-vocab-size-divisible-by 6304 \\\n" in megatron.text(own)
+    for target in TARGETS:
+        lost = [line for line in lost_of(own, target) if "vocabulary" in line]
+        assert bool(lost) == (target != "megatron-core")
+
+
+def test_deepspeed_reads_its_json() -> None:
+    own = Uniform(
+        degrees=Degrees(dp=16, zero=3), zero_size=16, microbatches=4, global_batch=128,
+        dtype="bfloat16", recompute="full",
+    )  # fmt: skip
+    assert json.loads(deepspeed.text(own)) == {
+        "train_batch_size": 128,
+        "train_micro_batch_size_per_gpu": 2,
+        "gradient_accumulation_steps": 4,
+        "bf16": {"enabled": True},
+        "zero_optimization": {"stage": 3, "overlap_comm": True},
+    }
+    assert not list(lost_of(own, "deepspeed"))
+    assert any("gradient_checkpointing_enable" in said for said in deepspeed.remarks(own))
+    for update in ({"degrees": Degrees(dp=8, tp=2, zero=3)}, {"zero_size": 8}):
+        assert list(lost_of(own.model_copy(update=update), "deepspeed"))
+
+
+def test_accelerate_reads_its_yaml() -> None:
+    own = Uniform(
+        degrees=Degrees(dp=16, tp=2, zero=3), zero_size=8, microbatches=4, global_batch=128,
+        dtype="bfloat16", recompute="full",
+    )  # fmt: skip
+    found = yaml.safe_load(accelerate.text(own))
+    assert found["num_processes"] == 32
+    assert found["parallelism_config"] == {
+        "parallelism_config_dp_replicate_size": 2,
+        "parallelism_config_dp_shard_size": 8,
+        "parallelism_config_tp_size": 2,
+        "parallelism_config_cp_size": 1,
+    }
+    assert found["fsdp_config"]["fsdp_reshard_after_forward"] is True
+    assert found["fsdp_config"]["fsdp_activation_checkpointing"] is True
+    assert not list(lost_of(own, "accelerate"))
+    assert any("gradient_accumulation_steps=4" in said for said in accelerate.remarks(own))
+    for update in ({"degrees": Degrees(dp=16, tp=2, zero=1)}, {"pipeline_ranks": 2}):
+        assert list(lost_of(own.model_copy(update=update), "accelerate"))
 
 
 def test_torchtitan_is_given_the_layers_of_the_ends() -> None:
@@ -386,10 +448,10 @@ def test_batches_that_do_not_divide_are_said_to_get_lost() -> None:
     assert found is not None
     for batch, said in ((16, 0), (20, 0), (18, 1)):  # in 2 microbatches over dp 2
         setup = own.setup.like(global_batch=batch)
-        lost = launch_of(found, "megatron", graph=own.graph, setup=setup).lost
+        lost = launch_of(found, "megatron-core", graph=own.graph, setup=setup).lost
         assert len([one for one in lost if "equal parts of whole sequences" in one]) == said
     inference = Setup(phase="inference", global_batch=16)
-    lost = launch_of(found, "megatron", graph=own.graph, setup=inference).lost
+    lost = launch_of(found, "megatron-core", graph=own.graph, setup=inference).lost
     assert "the plan is for inference; these options are for training" in lost
 
 
@@ -399,9 +461,10 @@ def test_uneven_parts_are_said_to_get_lost() -> None:
     uneven = own.model_copy(update={"setup": own.setup.like(uneven="chunk")})
     found = plan(uneven).plan
     assert found is not None
-    for launcher in get_args(Launcher):
+    for launcher in TARGETS:
         lost = launch_of(found, launcher, graph=graph, setup=uneven.setup).lost
-        assert any("is cut unevenly over 3 devices" in said for said in lost)
+        is_said = any("is cut unevenly over 3 devices" in said for said in lost)
+        assert is_said == (launcher not in ("torchtitan", "accelerate"))  # PyTorch cuts chunks
 
 
 def test_ranks_in_another_order_than_the_launchers_differ() -> None:
@@ -426,10 +489,10 @@ def test_the_command_writes_each_of_them(run: Run, tmp_path: Path) -> None:
     degrees = ("--tp", "8", "--zero", "1", "--microbatches", "2")
     on = ("--topology", "h100-8x8", "--batch", "64")
     assert run("estimate", GRAPHS / "llama3-8b.json.gz", *on, *degrees, "-o", file).code == 0
-    args = run("export", file, "--to", "megatron")
+    args = run("export", file, "--to", "megatron-core")
     assert args.code == 0, args.err
     assert "--tensor-model-parallel-size 8 \\\n" in args.out
-    assert "dp 8, tp 8, zero 1, 1 pipeline rank(s) for megatron; lost: nothing" in args.err
+    assert "dp 8, tp 8, zero 1, 1 pipeline rank(s) for megatron-core; lost: nothing" in args.err
     output = tmp_path / "titan.toml"
     assert run("export", file, "--to", "torchtitan", "-o", output).code == 2
     assert not output.exists()
@@ -450,7 +513,9 @@ def test_the_command_fails_where_the_options_do_not_describe_the_plan(
     stages = ("--pp", "2", "--vpp", "3", "--microbatches", "2")
     on = ("--topology", "h100-1x2", "--batch", "16")
     assert run("estimate", graph, *on, *stages, "-o", file).code == 0
-    for target in ("megatron", "mindformers", "torchtitan"):
+    layout = run("export", file, "--to", "megatron-core").out
+    assert "--pipeline-model-parallel-layout" in layout
+    for target in ("mindformers", "torchtitan"):
         refused = run("export", file, "--to", target, "-o", output)
         assert refused.code == 2
         assert refused.out == ""

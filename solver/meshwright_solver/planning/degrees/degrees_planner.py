@@ -10,6 +10,7 @@ A strategy that exceeds the memory has a plan too: the leanest, with a note on t
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from meshwright.schedules.kinds import schedule
 from meshwright.schema import (
@@ -39,11 +40,13 @@ from meshwright_solver.pipeline.configurations import Configuration, configurati
 from meshwright_solver.pipeline.pipeline_document import document
 from meshwright_solver.pipeline.rank_topology import split
 from meshwright_solver.pipeline.stage_graph import Anatomy
+from meshwright_solver.pipeline.stage_plans import StagePlanner
 from meshwright_solver.pipeline.stage_problems import Staged
 from meshwright_solver.planning.degrees.layer_cuts import equal_cuts
 from meshwright_solver.planning.degrees.least_memory import plan_anyway
 from meshwright_solver.planning.degrees.stage_shares import plan_shared
 from meshwright_solver.problem.problem import build_problem
+from meshwright_solver.problem.uneven import Uneven
 from meshwright_solver.problem.values import find_values
 from meshwright_solver.stage.engines.registry import portfolio_of
 from meshwright_solver.stage.request_check import check
@@ -52,11 +55,23 @@ from meshwright_solver.stage.stage_planner import plan_stage
 from meshwright_solver.strategies.mesh_models import Models
 
 
-def plan_stated(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
-    """The plan of the request's degrees, or the reason for none; MeshwrightError if invalid."""
+def plan_stated(
+    request: Request,
+    report: Report | None = None,
+    stop: Stop = never,
+    planned: StagePlanner = plan_anyway,
+    shares: tuple[float, ...] = (),
+) -> Answer:
+    """The plan of the request's degrees, or the reason for none; MeshwrightError if invalid.
+
+    planned: the planner of stages; `plan_stage` finds only plans that fit. shares: see
+    `plan_shared`.
+    """
     resolved, notes = _resolve(request)
-    one_rank = resolved.pipeline.ranks == 1
-    answer = _one_rank(resolved, report, stop) if one_rank else _pipeline(resolved, stop)
+    if resolved.pipeline.ranks == 1:
+        answer = _one_rank(resolved, report, stop, planned)
+    else:
+        answer = _pipeline(resolved, stop, planned, shares)
     if answer.plan is None:
         return answer
     return answer.model_copy(update={"plan": _with_notes(request, resolved, answer.plan, notes)})
@@ -91,7 +106,8 @@ def _resolve(request: Request) -> tuple[Request, tuple[str, ...]]:
         if ranks > 1
         else request.setup.microbatches or request.setup.least_copies
     )
-    return resolved, _uncut(_on_rank(resolved), count)
+    names = _uncut_names(_on_rank(resolved), count)
+    return resolved, once(f"tp cuts nothing of {name!r}: its devices repeat it" for name in names)
 
 
 def with_stated_terms(request: Request) -> Request:
@@ -132,17 +148,31 @@ def _on_rank(request: Request) -> Request:
     return request.model_copy(update={"topology": part, "pipeline": NO_PIPELINE})
 
 
-def _uncut(request: Request, microbatches: int) -> tuple[str, ...]:
-    """Notes on the products that tp cannot cut evenly."""
+def uncut_names(request: Request, microbatches: int) -> list[str]:
+    """The products that the tp of a request with degrees cannot cut evenly."""
+    return _uncut_names(_on_rank(with_stated_terms(request)), microbatches)
+
+
+def _uncut_names(request: Request, microbatches: int) -> list[str]:
+    """The products that tp cuts evenly neither with nor without uneven cuts of other sizes."""
     degrees, topology = request.degrees, request.topology
     assert degrees is not None
     graph = fold(request.graph, matching_pins(request.graph, request.pins)).graph
     calibration = calibration_for(request)
     problem = build_problem(graph, topology, request.setup, calibration, microbatches)
     values, mesh = find_values(problem), stated_mesh(topology, degrees, shard_size_of(request))
-    allowed = stated_strategies(problem, degrees, mesh, values.views)
-    names = uncut_products(Models(problem, values, mesh), degrees, allowed)
-    return once(f"tp cuts nothing of {name!r}: its devices repeat it" for name in names)
+    variants = [replace(problem, uneven=Uneven())]
+    if problem.uneven.has_spans(tuple(axis.size for axis in mesh.axes)):
+        variants.append(problem)
+    found: list[list[str]] = []
+    for number, variant in enumerate(variants):
+        allowed = stated_strategies(variant, degrees, mesh, values.views)
+        try:
+            found.append(uncut_products(Models(variant, values, mesh), degrees, allowed))
+        except InvalidInput:
+            if number == len(variants) - 1 and not found:
+                raise
+    return [name for name in found[0] if all(name in names for names in found)]
 
 
 def _microbatches(request: Request) -> int:
@@ -158,16 +188,18 @@ def _with_microbatches(request: Request) -> Request:
     return request.model_copy(update={"setup": setup})
 
 
-def _one_rank(request: Request, report: Report | None, stop: Stop) -> Answer:
+def _one_rank(request: Request, report: Report | None, stop: Stop, planned: StagePlanner) -> Answer:
     """The plan of one rank; an open number of microbatches becomes the least that fits."""
     if request.setup.microbatches is None:
         answer = plan_stage(request, report, stop)
         if answer.plan is not None:
             return answer
-    return plan_anyway(_with_microbatches(request), report, stop)
+    return planned(_with_microbatches(request), report, stop)
 
 
-def _pipeline(request: Request, stop: Stop) -> Answer:
+def _pipeline(
+    request: Request, stop: Stop, planned: StagePlanner, shares: tuple[float, ...]
+) -> Answer:
     anatomy = Anatomy(request.graph)
     configuration = _configuration(_with_microbatches(request), anatomy)
     order = schedule(*configuration.schedule_terms)
@@ -175,7 +207,7 @@ def _pipeline(request: Request, stop: Stop) -> Answer:
     cuts = configuration.cuts or equal_cuts(anatomy, request.setup, order.stages)
     staged = Staged(anatomy, request.topology, request.setup, calibration, order, cuts)
     deadline = Deadline.after(request.budget.seconds, stop)
-    plans = plan_shared(request, configuration, staged, deadline)
+    plans = plan_shared(request, configuration, staged, deadline, planned, shares)
     if isinstance(plans, Infeasible):
         return Answer(infeasible=plans)
     axes = max(len(stage.mesh.axes) for stage in plans.priced.stages)

@@ -1,6 +1,7 @@
 """Plans of a stated pipeline's stages, each within a share of its rank's memory.
 
-    1. Shares are equal; a stage that needs more than its share has its leanest plan.
+    1. Shares are equal, or as estimated; a stage that needs more than its share has its leanest
+       plan.
     2. Each stage then has the memory that it uses, and an equal part of its rank's free memory or
        shortfall. A rank has transient memory only once, and the buffers of a split backward pass
        are known only from a plan.
@@ -19,6 +20,7 @@ from meshwright_solver.folding.mesh_outcome import TOLERANCE
 from meshwright_solver.pipeline.configurations import Configuration
 from meshwright_solver.pipeline.stage_plans import (
     StageAnswer,
+    StagePlanner,
     StagePlans,
     StageWishes,
     Wish,
@@ -31,26 +33,35 @@ _ROUNDS = 4  # chosen: of plans with new shares; two are mostly enough
 
 
 def plan_shared(
-    request: Request, configuration: Configuration, staged: Staged, deadline: Deadline
+    request: Request,
+    configuration: Configuration,
+    staged: Staged,
+    deadline: Deadline,
+    planned: StagePlanner = plan_anyway,
+    shares: tuple[float, ...] = (),
 ) -> StagePlans | Infeasible:
-    """The fastest stage plans that fit, else those with the smallest shortfall."""
+    """The fastest stage plans that fit, else those with the smallest shortfall.
+
+    planned: the planner of stages. shares: by stage, its first share of its rank's memory; equal
+    ones by default.
+    """
     order = staged.schedule
-    wishes = StageWishes.of((order.ranks / order.stages,) * order.stages, order)
+    wishes = StageWishes.of(shares or (order.ranks / order.stages,) * order.stages, order)
     known: dict[Wish, StageAnswer] = {}
     best: StagePlans | None = None
     for _ in range(1 + _ROUNDS):
         plans = plan_stages(
-            request, configuration, staged, wishes, deadline, TOLERANCE, plan_anyway, known=known
+            request, configuration, staged, wishes, deadline, TOLERANCE, planned, known=known
         )
         if isinstance(plans, Infeasible):
             return best or plans
         if best is not None and _preference(plans) >= _preference(best):
             return best
         best = plans
-        shares = _shares(plans, staged, wishes)
-        if shares == wishes.shares or min(shares) <= 0 or deadline.is_over():
+        better = _shares(plans, staged, wishes)
+        if better == wishes.shares or min(better) <= 0 or deadline.is_over():
             return best
-        wishes = replace(wishes, shares=shares)
+        wishes = replace(wishes, shares=better)
     assert best is not None
     return best
 

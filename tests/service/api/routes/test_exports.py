@@ -21,7 +21,7 @@ from tests.service.conftest import Serve
 from tests.solver.requests import toy_request
 
 TARGETS = (
-    "dtensor", "jax", "mindspore", "megatron", "mindformers", "torchtitan", "graphml", "dot",
+    "dtensor", "jax", "mindspore", "megatron-core", "mindformers", "torchtitan", "graphml", "dot",
 )  # fmt: skip
 
 
@@ -84,7 +84,7 @@ def test_options_that_do_not_describe_the_plan_are_refused(serve: Serve) -> None
     """No launcher is told that gradients are summed."""
     http = serve(workers=0)
     planned, *_ = stored(http, SETUP.like(gradients="sum"))
-    for target in ("megatron", "mindformers", "torchtitan"):
+    for target in ("megatron-core", "mindformers", "torchtitan"):
         path = f"/v1/plans/{planned.id}/exports/{target}"
         lost = http.get(path + "?partial=true").json()["lost"]
         answer = http.get(path)

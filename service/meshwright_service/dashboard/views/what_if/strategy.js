@@ -10,10 +10,11 @@ const DEGREES = {
 
 export function strategyFields(asked) {
   const group = "strategy";
-  const onlyIf = (said) => said("stated") === "stated";
+  const onlyIf = (said) => said("target") === "" && said("stated") === "stated";
   return [
+    choice({ name: "target", label: "Framework", group, pointer: "/target", options: [["", "any strategy"], "megatron-core", "torchtitan", "accelerate", "deepspeed", "mindformers"] }, asked),
     placed({
-      name: "stated", label: "Strategy", group, pointer: "/degrees", options: [["", "the search finds it"], ["stated", "as the degrees say"]],
+      name: "stated", label: "Strategy", group, onlyIf: (said) => said("target") === "", pointer: "/degrees", options: [["", "the search finds it"], ["stated", "as the degrees say"]],
       read: () => "stated", write: () => ({}),
       means: (value) => value && "What the degrees leave open is searched; it is answered whether it fits or not.",
     }, asked),

@@ -1,0 +1,174 @@
+"""Plans of a target: the framework's options state all of them, and no other strategy is faster."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from meshwright.capture.decoder import Decoder, decoder_graph
+from meshwright.launch_options import launch_of
+from meshwright.schema import (
+    Graph,
+    InvalidInput,
+    Pipeline,
+    Plan,
+    PlanError,
+    Recompute,
+    Request,
+    RequestError,
+    Setup,
+)
+from meshwright.schema.target import TARGETS, Target, setup_for
+from meshwright_costmodel.presets import preset
+from meshwright_solver.common.deadline import never
+from meshwright_solver.pipeline.stage_graph import Anatomy
+from meshwright_solver.planning.degrees.degrees_planner import plan_stated
+from meshwright_solver.planning.planner import check, plan
+from meshwright_solver.planning.target.strategies import StrategySpace, with_schedule
+from meshwright_solver.verification.verify import verify_documents
+
+LARGE = Decoder(layers=8, hidden=2048, heads=16, vocabulary=32_000, ffn=5632, gated=True)
+# estimates decide what is planned: they miss the plan's step by more on tiny graphs
+NEARLY = 1.03
+
+
+def request(graph: Graph, topology: str, batch: int, target: Target, **more: object) -> Request:
+    fields = {"pipeline": Pipeline(), "recompute": Recompute(), **more}
+    setup = setup_for(target, Setup(global_batch=batch))
+    return Request(graph=graph, topology=preset(topology), setup=setup, target=target, **fields)
+
+
+def planned(own: Request) -> Plan:
+    answer = plan(own)
+    assert answer.plan is not None, answer.infeasible
+    return answer.plan
+
+
+def random_case(seed: int) -> tuple[Graph, str, int]:
+    """A small decoder, a cluster and a batch."""
+    rng = np.random.default_rng(seed)
+    heads = int(rng.choice([4, 6, 8, 12]))
+    has_experts = bool(rng.integers(2))
+    decoder = Decoder(
+        layers=int(rng.integers(4, 10)),
+        hidden=heads * int(rng.choice([64, 128])),
+        heads=heads,
+        vocabulary=int(rng.choice([32_000, 50_257])),
+        ffn=1024,
+        gated=bool(rng.integers(2)) or has_experts,
+    )
+    if has_experts:
+        decoder = replace(decoder, experts=4, top_k=2, expert_ffn=1024)
+    topology = str(rng.choice(["h100-1x4", "a100-80g-1x8", "h100-2x4", "910b-2x8", "h100-1x6"]))
+    batch = int(rng.choice([24, 48, 64]))
+    return decoder_graph(decoder, batch=batch, seq=512), topology, batch
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_options_state_the_plan_and_it_is_verified(target: Target, seed: int) -> None:
+    graph, topology, batch = random_case(17 * seed + TARGETS.index(target))
+    own = request(graph, topology, batch, target)
+    try:
+        check(own)
+    except InvalidInput:
+        pytest.skip("no strategy divides this batch")
+    found = planned(own)
+    launch = launch_of(found, target, graph=graph, setup=own.setup)
+    assert not launch.lost
+    assert found.wishes.target == target
+    assert found.search.step_bound_ns is not None
+    assert found.search.step_bound_ns <= found.cost.step_ns
+    assert found.search.unrestricted_ns is not None
+    assert found.search.unrestricted_ns <= found.cost.step_ns
+    certificate = verify_documents(found, graph, own.topology, own.setup, None)
+    assert certificate.outcome == "verified"
+
+
+@pytest.mark.parametrize("target", ["megatron-core", "torchtitan", "deepspeed"])
+def test_no_strategy_of_the_target_is_faster(target: Target) -> None:
+    """Every strategy planned as stated, against the one that the search found."""
+    graph, _, batch = random_case(40 + TARGETS.index(target))
+    own = request(graph, "h100-1x4", batch, target)
+    found = planned(own)
+    space = StrategySpace(own, Anatomy(graph))
+    best_ns = np.inf
+    for strategy, configurations in space.strategies.items():
+        if strategy.policy != "none":
+            continue  # there is memory enough
+        for configuration in configurations:
+            try:
+                other = plan_stated(
+                    with_schedule(strategy.request(own), configuration), None, never
+                )
+            except InvalidInput:
+                continue
+            assert other.plan is not None
+            use = other.plan.cost.memory_bytes
+            lost = launch_of(other.plan, target, graph=graph, setup=own.setup).lost
+            if use.total <= use.capacity and not lost:
+                best_ns = min(best_ns, other.plan.cost.step_ns)
+    assert found.cost.step_ns <= NEARLY * best_ns
+
+
+def test_a_vocabulary_that_nothing_divides_is_padded_for_megatron() -> None:
+    decoder = replace(LARGE, vocabulary=50_257)
+    graph = decoder_graph(decoder, batch=8, seq=2048)
+    own = request(graph, "h100-1x8", 8, "megatron-core")
+    space = StrategySpace(own, Anatomy(graph))
+    strategy = next(s for s in space.strategies if s.degrees.tp == 8 and s.ranks == 1)
+    found = plan_stated(strategy.request(own)).plan
+    assert found is not None
+    launch = launch_of(found, "megatron-core", graph=graph, setup=own.setup)
+    assert not launch.lost
+    divisor = (launch.uniform.padded_vocabulary or 0) // 8
+    assert divisor * 8 >= 50_257
+    assert f"--make-vocab-size-divisible-by {divisor} " in launch.text
+
+
+def test_options_restrict_the_search() -> None:
+    graph = decoder_graph(LARGE, batch=32, seq=1024)
+    own = request(
+        graph, "h100-1x8", 32, "megatron-core",
+        pipeline=Pipeline(ranks=2, schedule="1f1b"), recompute=Recompute(policy="full"),
+    )  # fmt: skip
+    found = planned(own)
+    assert found.schedule is not None
+    assert (found.schedule.ranks, found.schedule.kind) == (2, "1f1b")
+    recompute = found.stages[0].recompute
+    assert recompute is not None
+    assert recompute.policy == "full"
+
+
+def test_a_plan_that_the_options_do_not_state_is_refused() -> None:
+    graph = decoder_graph(LARGE, batch=32, seq=1024)
+    own = request(graph, "h100-1x8", 32, "megatron-core", pipeline=Pipeline(ranks=2))
+    found = planned(own)
+    for wishes in (found.wishes.like(target="deepspeed"), found.wishes.like(target="accelerate")):
+        other = found.model_copy(update={"wishes": wishes})
+        with pytest.raises(PlanError, match="whose options do not state it"):
+            verify_documents(other, graph, own.topology, own.setup, None)
+
+
+def test_what_a_target_cannot_have_is_refused() -> None:
+    graph = decoder_graph(LARGE, batch=32, seq=1024)
+    own = request(graph, "h100-1x8", 32, "megatron-core")
+    with pytest.raises(InvalidInput, match="for training"):
+        check(own.model_copy(update={"setup": own.setup.like(phase="inference")}))
+    with pytest.raises(InvalidInput, match="devices of one kind"):
+        check(own.model_copy(update={"topology": preset("h100-1x8+a100-80g-1x8")}))
+    with pytest.raises(InvalidInput, match="no strategy of deepspeed divides a batch of 33"):
+        check(request(graph, "h100-1x8", 33, "deepspeed"))
+    with pytest.raises(RequestError, match="which degrees does not restrict"):
+        request(graph, "h100-1x8", 32, "megatron-core", degrees={"tp": 2})
+
+
+def test_nothing_fits() -> None:
+    decoder = replace(LARGE, layers=64, hidden=8192, heads=64, ffn=28_672)
+    graph = decoder_graph(decoder, batch=64, seq=8192)
+    answer = plan(request(graph, "h100-1x8", 64, "deepspeed"))
+    assert answer.plan is None
+    assert answer.infeasible is not None
+    assert answer.infeasible.constraint == "memory"
