@@ -232,7 +232,7 @@ def plan(
         pipeline=pipeline_of(pipeline, schedule, stages_per_rank, cut or ()),
         recompute=recompute_of(recompute, recompute_blocks),
         module=module,
-        target=target and one_of("--target", target, TARGETS),
+        target=None if target is None else one_of("--target", target, TARGETS),
         budget=budget_of(budget, axes, simplicity),
     )
     if server is not None and (workers or 1) > 1:

@@ -6,6 +6,13 @@ from meshwright.launch_options.uniform import dtype_of, uniform_of
 from meshwright.schema.uniform_degrees import Difference, Uniform
 
 __all__ = [
-    "LauncherChoices", "Difference", "Launch", "Uniform", "choices_of", "dtype_of", "launch_of", "lost_of",
+    "Difference",
+    "Launch",
+    "LauncherChoices",
+    "Uniform",
+    "choices_of",
+    "dtype_of",
+    "launch_of",
+    "lost_of",
     "uniform_of",
 ]  # fmt: skip

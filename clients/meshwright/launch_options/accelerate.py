@@ -25,7 +25,7 @@ def sections(uniform: Uniform) -> Mapping[str, object]:
     return {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": "FSDP",
-        "mixed_precision": _DTYPES.get(uniform.dtype, "no"),
+        "mixed_precision": _DTYPES.get(uniform.dtype or "", "no"),
         "num_processes": dp * degrees.tp * degrees.cp,
         "parallelism_config": {
             "parallelism_config_dp_replicate_size": dp // shard,
@@ -96,6 +96,8 @@ def lost(uniform: Uniform) -> Iterator[str]:
         yield f"{uniform.precision}: this file trains in the dtypes of the model"
     if uniform.recompute not in CHOICES.recompute:
         yield f"it does not recompute {uniform.recompute!r}"
+    if uniform.recomputed_layers is not None:
+        yield f"recomputation of {uniform.recomputed_layers} layers of each stage: it is for all"
 
 
 def _shard_degree(uniform: Uniform) -> int:

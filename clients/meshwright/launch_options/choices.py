@@ -18,6 +18,7 @@ class LauncherChoices(NamedTuple):
     ranks. schedules: of pipelines; none without pipelines. recompute: the policies. tensor,
     context, expert: whether these degrees may exceed 1. sequence_parallel: whether tensor
     parallelism comes with it. hybrid: whether ZeRO may shard over a part of the devices (HSDP).
+    partial: whether `full` recomputation may be that of the first layers of each stage only.
     """
 
     zero: tuple[ZeroStage, ...]
@@ -29,3 +30,4 @@ class LauncherChoices(NamedTuple):
     expert: bool = False
     sequence_parallel: bool = True
     hybrid: bool = False
+    partial: bool = False

@@ -20,6 +20,7 @@ CHOICES = LauncherChoices(
     tensor=True,
     context=True,
     expert=True,
+    partial=True,
 )
 
 _FSDP = {2: "optim_grads", 3: "optim_grads_params"}
@@ -63,7 +64,10 @@ def arguments(uniform: Uniform) -> list[tuple[str, str]]:
     if uniform.dtype in _DTYPES:
         options.append((_DTYPES[uniform.dtype], ""))
     names = ("--recompute-granularity", "--recompute-method", "--recompute-num-layers")
-    options += zip(names, _RECOMPUTE.get(uniform.recompute, ()), strict=False)
+    recompute = _RECOMPUTE.get(uniform.recompute, ())
+    if uniform.recomputed_layers is not None:
+        recompute = ("full", "block", str(uniform.recomputed_layers))
+    options += zip(names, recompute, strict=False)
     if uniform.precision in _FP8:
         recipe, format_ = _FP8[uniform.precision]
         options += [("--fp8-recipe", recipe), ("--fp8-format", format_), ("--fp8-param-gather", "")]

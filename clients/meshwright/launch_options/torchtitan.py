@@ -137,6 +137,8 @@ def lost(uniform: Uniform) -> Iterator[str]:
         )
     if uniform.recompute not in _RECOMPUTE:
         yield f"it does not recompute {uniform.recompute!r}"
+    if uniform.recomputed_layers is not None:
+        yield f"recomputation of {uniform.recomputed_layers} layers of each stage: it is for all"
 
 
 def _shard_degree(uniform: Uniform) -> int:

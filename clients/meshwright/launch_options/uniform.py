@@ -62,7 +62,8 @@ def uniform_of(plan: Plan, graph: Graph, setup: Setup | None = None) -> Uniform:
     layers = _layers(plan)
     if layers is None:
         differences.append(("layers", "stages begin within layers"))
-    differences += _recompute_differences(plan)
+    recomputed_layers, unlike = _recomputed_layers(plan)
+    differences += unlike
     return Uniform(
         degrees=most.degrees,
         zero_size=most.zero_size,
@@ -79,6 +80,7 @@ def uniform_of(plan: Plan, graph: Graph, setup: Setup | None = None) -> Uniform:
         dtype=dtype_of(graph),
         padded_vocabulary=None if vocabulary is None else vocabulary.padded,
         recompute=most.stage.recompute.policy if most.stage.recompute is not None else "none",
+        recomputed_layers=recomputed_layers,
         copies=plan.copies or (setup.least_copies if setup is not None else 1),
         differing=tuple(_grouped_differences(differences)),
         uneven_parts=tuple(_grouped_differences(parts)),
@@ -342,19 +344,30 @@ def _layer(op: str) -> str | None:
     return None if place is None else ".".join(path[: place + 1])
 
 
-def _recompute_differences(plan: Plan) -> Iterator[tuple[str, str]]:
-    """Differences of activation recomputation between layers, or between stages."""
+def _recomputed_layers(plan: Plan) -> tuple[int | None, list[tuple[str, str]]]:
+    """The layers of each stage that are recomputed, None for all, and what differs from that."""
     policies = [stage.recompute.policy if stage.recompute else "none" for stage in plan.stages]
     if len(set(policies)) > 1:
-        yield "recompute", f"the stages have the policies {', '.join(policies)}"
-        return
+        return None, [("recompute", f"the stages have the policies {', '.join(policies)}")]
+    saved: list[list[str]] = []
+    counts: list[tuple[int, int]] = []  # recomputed layers, all layers
     for stage in plan.stages:
         segments = stage.recompute.segments if stage.recompute is not None else ()
+        if not segments:
+            return None, []
         recomputed = {_layer(op) for segment in segments for op in segment.again}
-        layers = {_layer(op.op) for op in stage.ops if op.kind != "receive"}
-        for layer in sorted(name for name in layers - recomputed if name is not None):
-            if segments:
-                yield layer, "nothing of it is recomputed"
+        layers = dict.fromkeys(_layer(op.op) for op in stage.ops if op.kind != "receive")
+        names = [name for name in layers if name is not None]
+        flags = [name in recomputed for name in names]
+        saved.append([name for name in names if name not in recomputed])
+        is_prefix = flags == sorted(flags, reverse=True)
+        counts.append((sum(flags) if is_prefix else -1, len(flags)))
+    most = max(count for count, _ in counts)
+    if all(count == min(most, layers) for count, layers in counts) and policies[0] == "full":
+        return (most if any(saved) else None), []
+    return None, [
+        (name, "nothing of it is recomputed") for names in saved for name in sorted(names)
+    ]
 
 
 def _grouped_differences(differences: Iterable[tuple[str, str]]) -> Iterator[Difference]:

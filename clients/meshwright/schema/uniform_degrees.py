@@ -66,6 +66,11 @@ class Uniform(Model):
         "do.",
     )
     recompute: str = Field(default="none", description="The recomputation policy.")
+    recomputed_layers: int | None = Field(
+        default=None,
+        description="The number of layers of each stage that are recomputed, from the first. "
+        "None: all.",
+    )
     copies: int = Field(default=1, description="The number of microbatches that alternate.")
     differing: tuple[Difference, ...] = Field(
         default_factory=tuple, description="The ops and parameters that differ from the degrees."

@@ -52,6 +52,7 @@ from meshwright_solver.stage.engines.registry import portfolio_of
 from meshwright_solver.stage.request_check import check
 from meshwright_solver.stage.search_progress import Report
 from meshwright_solver.stage.stage_planner import plan_stage
+from meshwright_solver.stage.stage_position import ALONE
 from meshwright_solver.strategies.mesh_models import Models
 
 
@@ -194,7 +195,7 @@ def _one_rank(request: Request, report: Report | None, stop: Stop, planned: Stag
         answer = plan_stage(request, report, stop)
         if answer.plan is not None:
             return answer
-    return planned(_with_microbatches(request), report, stop)
+    return planned(_with_microbatches(request), report, stop, ALONE)
 
 
 def _pipeline(

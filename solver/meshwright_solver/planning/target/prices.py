@@ -9,9 +9,9 @@ and of expert parallelism add up.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from math import inf, prod
+from math import ceil, inf, prod
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from meshwright_solver.pipeline.optimistic_step import equal_stages_ns, repeated
 from meshwright_solver.pipeline.rank_placement import RankShare
 from meshwright_solver.pipeline.shared_context import SharedContext
 from meshwright_solver.planning.degrees.degrees_planner import with_stated_terms
-from meshwright_solver.planning.target.strategies import TargetStrategy, StrategySpace
+from meshwright_solver.planning.target.strategies import StrategySpace, TargetStrategy
 from meshwright_solver.problem.problem import build_problem
 from meshwright_solver.problem.values import find_values
 from meshwright_solver.stage.recompute import remade
@@ -114,6 +114,20 @@ class Prices:
             )
         return total
 
+    def is_needless(self, strategy: TargetStrategy) -> bool:
+        """Whether the strategy recomputes what fits without."""
+        plain = replace(strategy, policy="none")
+        if strategy.policy != "full" or plain not in self._drafted:
+            return False
+        configurations = self.space.strategies[strategy]
+        return all(
+            self.priced(plain, configuration).memory_bytes <= self.limit_bytes / ROOM
+            for configuration in configurations
+        )
+
+    def is_drafted(self, strategy: TargetStrategy) -> bool:
+        return strategy in self._drafted
+
     def add(self, strategy: TargetStrategy, draft: DraftPlan) -> None:
         """Add a draft, which bounds other strategies from now on."""
         self._drafted[strategy] = draft
@@ -138,7 +152,12 @@ class Prices:
             self._too_spread.add(strategy)
 
     def is_too_large(self, strategy: TargetStrategy) -> bool:
-        """Whether the state and the activations, by those of other drafts, exceed the memory.
+        """Whether the state and the activations, by those of other drafts, exceed the memory."""
+        needed_bytes = self.least_bytes(strategy) + self._saved_on_device(strategy, strategy.policy)
+        return needed_bytes > ROOM * self.limit_bytes
+
+    def _saved_on_device(self, strategy: TargetStrategy, policy: RecomputePolicy) -> float:
+        """The activations of a policy on a device of the first rank; 0 without a like draft.
 
         More tensor and context parallelism cuts the activations of a sequence by its degrees at
         most. The first rank of a pipeline holds those of as many microbatches as there are ranks.
@@ -146,12 +165,11 @@ class Prices:
         tp, cp = strategy.degrees.tp, strategy.degrees.cp
         saved_bytes = [
             each * other_tp * other_cp / (tp * cp)
-            for (other_tp, other_cp, policy), each in self._saved_bytes.items()
-            if policy == strategy.policy and tp % other_tp == 0 and cp % other_cp == 0
+            for (other_tp, other_cp, other_policy), each in self._saved_bytes.items()
+            if other_policy == policy and tp % other_tp == 0 and cp % other_cp == 0
         ]
         held = self.sequences(strategy) * min(strategy.microbatches / strategy.ranks, 1.0)
-        needed_bytes = self.least_bytes(strategy) + max(saved_bytes, default=0.0) * held
-        return needed_bytes > ROOM * self.limit_bytes
+        return max(saved_bytes, default=0.0) * held
 
     def priced(self, strategy: TargetStrategy, configuration: Configuration) -> PricedStrategy:
         """The estimate of a drafted strategy with one of its schedules."""
@@ -171,6 +189,33 @@ class Prices:
             stages.step_ns(),
             float(stages.rank_bytes().max()),
             stages.shares(),
+        )
+
+    def partly_recomputed(
+        self, strategy: TargetStrategy, configuration: Configuration, least: int = 1
+    ) -> PricedStrategy | None:
+        """The strategy with so few recomputed layers, `least` or more, that the rest fits.
+
+        None if all have to be. Time and memory are between those of none and of all.
+        """
+        plain = replace(strategy, policy="none", blocks=None)
+        if plain not in self._drafted:
+            return None
+        none, full = self.priced(plain, configuration), self.priced(strategy, configuration)
+        layers, freed = self.space.layers(configuration), none.memory_bytes - full.memory_bytes
+        if freed <= 0:
+            return None
+        needed = ceil(layers * (none.memory_bytes - self.limit_bytes) / freed)
+        blocks = max(least, needed)
+        if blocks >= layers:
+            return None
+        share = blocks / layers
+        return replace(
+            full,
+            strategy=replace(strategy, blocks=blocks),
+            ns=share * full.ns + (1 - share) * none.ns,
+            memory_bytes=share * full.memory_bytes + (1 - share) * none.memory_bytes,
+            shares=(),
         )
 
     def _least_passes(self, strategy: TargetStrategy) -> Passes:
@@ -197,9 +242,8 @@ class Prices:
         forward, inputs, weights = (
             work.of_ops.sum(axis=0) * share / devices + work.launches
         ).tolist()
-        return _with_policy(
-            Passes(forward_ns=forward, inputs_ns=inputs, weights_ns=weights, step_ns=0.0), strategy
-        )
+        passes = Passes(forward_ns=forward, inputs_ns=inputs, weights_ns=weights, step_ns=0.0)
+        return self._with_policy(passes, strategy)
 
     @cached_property
     def _work(self) -> tuple[int, Work]:
@@ -210,6 +254,17 @@ class Prices:
             if works:
                 return count, works[0]
         return counts[0], Work(np.zeros((0, 3)), np.zeros(3))
+
+    def _with_policy(self, passes: Passes, strategy: TargetStrategy) -> Passes:
+        """The passes with recomputation: of as much as has to be, if the target has the choice."""
+        if strategy.policy != "full":
+            return passes
+        share = 1.0
+        if self.space.is_partial:
+            saved_bytes = self._saved_on_device(strategy, "none")
+            room_bytes = ROOM * self.limit_bytes - self.least_bytes(strategy)
+            share = max(0.0, 1 - room_bytes / saved_bytes) if saved_bytes else 0.0
+        return repeated_forward(passes, _AGAIN * share)
 
     def _scaled(
         self, other: TargetStrategy, draft: DraftPlan, strategy: TargetStrategy, sequences: float
@@ -224,7 +279,7 @@ class Prices:
                 "weights_ns": draft.whole.weights_ns * share,
             }
         )
-        return passes if other.policy == strategy.policy else _with_policy(passes, strategy)
+        return passes if other.policy == strategy.policy else self._with_policy(passes, strategy)
 
     def _joined(self, strategy: TargetStrategy) -> Iterator[Passes]:
         """The passes with experts, and what tensor and context parallelism add without."""
@@ -260,12 +315,13 @@ class Prices:
     def _is_below(self, other: TargetStrategy, strategy: TargetStrategy) -> bool:
         """Whether the passes of the other strategy are no longer, by the assumptions above."""
         one, two = other.degrees, strategy.degrees
+        is_all = strategy.policy != "full" or not self.space.is_partial
         return (
             two.tp % one.tp == 0
             and two.cp % one.cp == 0
             and (one.ep == two.ep or (other in self._too_spread and two.ep % one.ep == 0))
             and one.zero <= two.zero
-            and other.policy in ("none", strategy.policy)
+            and (other.policy == "none" or (is_all and other.policy == strategy.policy))
             and self.sequences(other) >= self.sequences(strategy)
         )
 
@@ -308,7 +364,3 @@ def draft_strategy(
 
 def _microbatch_ns(draft: DraftPlan) -> float:
     return draft.whole.forward_ns + draft.whole.inputs_ns + draft.whole.weights_ns
-
-
-def _with_policy(passes: Passes, strategy: TargetStrategy) -> Passes:
-    return repeated_forward(passes, _AGAIN) if strategy.policy == "full" else passes

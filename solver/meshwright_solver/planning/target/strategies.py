@@ -12,7 +12,14 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
-from meshwright.launch_options import LauncherChoices, Uniform, choices_of, dtype_of, launch_of, lost_of
+from meshwright.launch_options import (
+    LauncherChoices,
+    Uniform,
+    choices_of,
+    dtype_of,
+    launch_of,
+    lost_of,
+)
 from meshwright.schedules.kinds import check_schedule
 from meshwright.schema import (
     Constraints,
@@ -47,7 +54,8 @@ _MOST_SEQUENCES = 16  # chosen: of a microbatch on a device; more gain less than
 class TargetStrategy:
     """A strategy without a schedule: what one draft prices.
 
-    shard_size: devices over which ZeRO shards, None for all.
+    shard_size: devices over which ZeRO shards, None for all. blocks: layers of each stage that are
+    recomputed, None for all.
     """
 
     ranks: int
@@ -55,6 +63,7 @@ class TargetStrategy:
     shard_size: int | None
     microbatches: int
     policy: RecomputePolicy
+    blocks: int | None = None
 
     def request(self, request: Request) -> Request:
         """The request for the plan of this strategy, without a schedule."""
@@ -67,7 +76,7 @@ class TargetStrategy:
                 "degrees": self.degrees,
                 "pipeline": NO_PIPELINE if self.ranks == 1 else Pipeline(ranks=self.ranks),
                 "constraints": Constraints(optimizer_parallel=parallel),
-                "recompute": Recompute(policy=self.policy),
+                "recompute": Recompute(policy=self.policy, blocks=self.blocks),
                 "setup": request.setup.model_copy(update={"microbatches": self.microbatches}),
             }
         )
@@ -113,6 +122,15 @@ class StrategySpace:
     def cuts(self, configuration: Configuration) -> tuple[int, ...]:
         """The positions at which the stages begin, without that of the first."""
         return self._layers_of(configuration.ranks * configuration.stages_per_rank)[0]
+
+    @property
+    def is_partial(self) -> bool:
+        """Whether a part of the layers may be recomputed."""
+        return self.choices.partial and self.request.recompute.policy == "auto"
+
+    def layers(self, configuration: Configuration) -> int:
+        """The most layers of a stage."""
+        return max(self._layers_of(configuration.ranks * configuration.stages_per_rank)[1])
 
     @cached_property
     def _begins(self) -> list[int]:
@@ -225,6 +243,7 @@ class StrategySpace:
             layers=self._layers_of(stages)[1],
             microbatches=strategy.microbatches,
             recompute=strategy.policy,
+            recomputed_layers=strategy.blocks,
         )
 
     @cached_property

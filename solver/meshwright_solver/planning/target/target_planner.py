@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
 from heapq import heappop, heappush
 from itertools import count
 from math import inf
@@ -38,7 +39,11 @@ from meshwright_solver.pipeline.step_bound import request_bound_ns
 from meshwright_solver.planning.degrees.degrees_planner import plan_stated, uncut_names
 from meshwright_solver.planning.degrees.least_memory import plan_anyway
 from meshwright_solver.planning.target.prices import ROOM, PricedStrategy, Prices, draft_strategy
-from meshwright_solver.planning.target.strategies import TargetStrategy, StrategySpace, with_schedule
+from meshwright_solver.planning.target.strategies import (
+    StrategySpace,
+    TargetStrategy,
+    with_schedule,
+)
 from meshwright_solver.stage.best_so_far import Best, Keep
 from meshwright_solver.stage.parameter_bound import parameter_shortfall
 from meshwright_solver.stage.search_progress import Report
@@ -49,6 +54,7 @@ _PLANNED_AT_ONCE = 2  # chosen: plans in one batch; each takes a second
 _UNSURE = 0.995  # chosen: errors of estimates of one request mostly agree within as much
 _LEAST_GAIN = 0.002  # chosen: of the step; what gains less is not planned
 _MOST_PLANNED = 16  # chosen: a second each
+_MORE = 0.1  # chosen: of the layers of a stage, where those that seemed enough do not fit
 _SHOWN = 12  # chosen: considered strategies in a plan
 _WORTH_S = 1.0  # chosen: the least time for a search without the target
 
@@ -191,7 +197,7 @@ class _TargetSearch:
             if any(_may_bound(other, item) for other in due):
                 later.append((ns, number, item))
                 continue
-            if self._prices.is_too_large(item) or not self._is_cut_by(item.degrees.tp):
+            if self._is_left_out(item):
                 continue
             bound_ns = self._prices.bound_ns(item, self._space.strategies[item])
             if bound_ns > ns:
@@ -201,6 +207,13 @@ class _TargetSearch:
         for entry in later:
             heappush(self._waiting, entry)
         return due
+
+    def _is_left_out(self, strategy: TargetStrategy) -> bool:
+        return (
+            self._prices.is_too_large(strategy)
+            or self._prices.is_needless(strategy)
+            or not self._is_cut_by(strategy.degrees.tp)
+        )
 
     def _due_estimates(self) -> list[PricedStrategy]:
         due: list[PricedStrategy] = []
@@ -226,6 +239,11 @@ class _TargetSearch:
             return False
 
     def _draft(self, strategies: Sequence[TargetStrategy]) -> None:
+        if self._space.is_partial:
+            # for strategies between the two
+            plain = [replace(each, policy="none") for each in strategies if each.policy == "full"]
+            plain = [each for each in plain if not self._prices.is_drafted(each)]
+            strategies = [*(each for each in plain if each not in strategies), *strategies]
         drafts = self._searches.fanned(draft_strategy, strategies, self.deadline)
         for strategy, draft in zip(strategies, drafts, strict=False):
             self._drafts += 1
@@ -239,6 +257,8 @@ class _TargetSearch:
                     self._push(priced.ns, priced)
                 else:
                     self._too_large.append(priced)
+                if self._space.is_partial and strategy.policy == "full":
+                    self._push_partly(strategy, configuration)
         self._say(
             Progress(
                 phase=f"strategies of {self.request.target}",
@@ -248,12 +268,24 @@ class _TargetSearch:
             )
         )
 
+    def _push_partly(
+        self, strategy: TargetStrategy, configuration: Configuration, least: int = 1
+    ) -> None:
+        partly = self._prices.partly_recomputed(strategy, configuration, least)
+        if partly is not None:
+            self._push(partly.ns, partly)
+
     def _plan(self, due: Sequence[PricedStrategy], best: Best) -> None:
         answers = self._searches.fanned(_plan_priced, due, self.deadline)
         for priced, answer in zip(due, answers, strict=False):
             if answer.plan is None:
                 why = answer.infeasible
                 self._refused.append((priced, "no plan" if why is None else why.detail))
+                if priced.strategy.blocks is not None:
+                    whole = replace(priced.strategy, blocks=None)
+                    layers = self._space.layers(priced.configuration)
+                    more = max(1, round(layers * _MORE))
+                    self._push_partly(whole, priced.configuration, priced.strategy.blocks + more)
                 if why is not None and why.needed_bytes is not None:
                     self._least_bytes = min(self._least_bytes, why.needed_bytes)
                 continue
@@ -416,7 +448,8 @@ def _name(priced: PricedStrategy) -> str:
         terms.append(_pipeline(configuration))
     terms.append(f"{strategy.microbatches} microbatches")
     if strategy.policy != "none":
-        terms.append(f"recompute {strategy.policy}")
+        layers = "" if strategy.blocks is None else f" in {strategy.blocks} layers of each stage"
+        terms.append(f"recompute {strategy.policy}{layers}")
     return ", ".join(terms)
 
 
