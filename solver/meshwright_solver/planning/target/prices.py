@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from math import ceil, inf, prod
+from math import ceil
 
 import numpy as np
 
-from meshwright.schema import DTYPE_BYTES, Infeasible, Passes, RecomputePolicy
+from meshwright.schema import Infeasible, Passes, RecomputePolicy
 from meshwright_solver.common.deadline import Deadline
 from meshwright_solver.pipeline.configurations import Configuration
 from meshwright_solver.pipeline.draft import Draft, plan_draft
@@ -25,17 +25,16 @@ from meshwright_solver.pipeline.optimistic_step import equal_stages_ns, repeated
 from meshwright_solver.pipeline.rank_placement import RankShare
 from meshwright_solver.pipeline.shared_context import SharedContext
 from meshwright_solver.planning.degrees.degrees_planner import with_stated_terms
+from meshwright_solver.planning.target.memory import ROOM, StrategyMemory
 from meshwright_solver.planning.target.strategies import StrategySpace, TargetStrategy
 from meshwright_solver.problem.problem import build_problem
 from meshwright_solver.problem.values import find_values
 from meshwright_solver.stage.recompute import remade
 
-ROOM = 1.03  # chosen: estimates of memory miss that of plans by less, mostly
 _JOINED = 0.97  # chosen: tensor and expert parallelism together seldom cost less than apart
 _SPREAD = 1.1  # chosen: where more expert parallelism takes longer, still more does
 _AGAIN = 0.75  # chosen: of the forward pass; the last ops of a block are not repeated
 _AXES = 4  # of the meshes of degrees: one or several for each of four kinds
-_EXPERT_KINDS = frozenset({"expert_matmul", "grouped_matmul"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +58,9 @@ class Prices:
         self.space = space
         self.shared = shared
         self._drafted: dict[TargetStrategy, DraftPlan] = {}
-        self._saved_bytes: dict[tuple[int, int, str], float] = {}
+        self.memory = StrategyMemory(space)
         self._by_degrees: dict[float, dict[tuple[int, int, int], TargetStrategy]] = {}
         self._too_spread: set[TargetStrategy] = set()
-
-    @property
-    def limit_bytes(self) -> float:
-        """The memory of a device without the reserve."""
-        request = self.space.request
-        return request.topology.device.memory_bytes * request.setup.usable_memory
-
-    def sequences(self, strategy: TargetStrategy) -> float:
-        """The sequences of a microbatch on the devices that share them."""
-        assert self.space.batch is not None
-        assert strategy.degrees.dp is not None
-        return self.space.batch / (strategy.degrees.dp * strategy.microbatches)
 
     def bound_ns(self, strategy: TargetStrategy, configurations: list[Configuration]) -> float:
         """The least step of the strategy, by the work of the graph and by the drafts so far."""
@@ -92,28 +79,6 @@ class Prices:
         policies = {strategy.policy for strategy in self.space.strategies}
         return frozenset(p for p in policies if p == "none" or remade(problem, values, p))
 
-    def least_bytes(self, strategy: TargetStrategy) -> float:
-        """The least state of a parameter share on some device: even over ranks and over tp."""
-        setup, degrees = self.space.request.setup, strategy.degrees
-        assert degrees.dp is not None
-        replicas = min(strategy.shard_size or degrees.dp * degrees.cp, degrees.dp * degrees.cp)
-        gradient_bytes = DTYPE_BYTES[setup.gradient_dtype]
-        total = 0.0
-        for (dtype, is_expert), elements in self._elements.items():
-            ways, shards = degrees.tp * strategy.ranks, float(replicas)
-            if is_expert:
-                ways, shards = ways * degrees.ep, max(1.0, replicas / degrees.ep)
-            parts = (
-                (DTYPE_BYTES[dtype], 3),
-                (gradient_bytes, 2),
-                (setup.optimizer_element_bytes(dtype), 1),
-            )
-            total += sum(
-                elements / ways * each / (shards if degrees.zero >= stage else 1.0)
-                for each, stage in parts
-            )
-        return total
-
     def is_needless(self, strategy: TargetStrategy) -> bool:
         """Whether the strategy recomputes what fits without."""
         plain = replace(strategy, policy="none")
@@ -121,7 +86,7 @@ class Prices:
             return False
         configurations = self.space.strategies[strategy]
         return all(
-            self.priced(plain, configuration).memory_bytes <= self.limit_bytes / ROOM
+            self.priced(plain, configuration).memory_bytes <= self.memory.limit_bytes / ROOM
             for configuration in configurations
         )
 
@@ -131,15 +96,13 @@ class Prices:
     def add(self, strategy: TargetStrategy, draft: DraftPlan) -> None:
         """Add a draft, which bounds other strategies from now on."""
         self._drafted[strategy] = draft
-        key = strategy.degrees.tp, strategy.degrees.cp, strategy.policy
-        saved_bytes = float(draft.profile.saved_bytes.sum()) / self.sequences(strategy)
-        self._saved_bytes[key] = min(self._saved_bytes.get(key, inf), saved_bytes)
+        self.memory.add(strategy, draft)
         if strategy.policy == "none":
             self._add_degrees(strategy)
 
     def _add_degrees(self, strategy: TargetStrategy) -> None:
         """Record a draft by its degrees, and whether fewer devices share its experts faster."""
-        degrees, sequences = strategy.degrees, self.sequences(strategy)
+        degrees, sequences = strategy.degrees, self.space.sequences(strategy)
         known = self._by_degrees.setdefault(sequences, {})
         known.setdefault((degrees.tp, degrees.cp, degrees.ep), strategy)
         ns = _microbatch_ns(self._drafted[strategy])
@@ -150,26 +113,6 @@ class Prices:
             for (tp, cp, ep), other in known.items()
         ):
             self._too_spread.add(strategy)
-
-    def is_too_large(self, strategy: TargetStrategy) -> bool:
-        """Whether the state and the activations, by those of other drafts, exceed the memory."""
-        needed_bytes = self.least_bytes(strategy) + self._saved_on_device(strategy, strategy.policy)
-        return needed_bytes > ROOM * self.limit_bytes
-
-    def _saved_on_device(self, strategy: TargetStrategy, policy: RecomputePolicy) -> float:
-        """The activations of a policy on a device of the first rank; 0 without a like draft.
-
-        More tensor and context parallelism cuts the activations of a sequence by its degrees at
-        most. The first rank of a pipeline holds those of as many microbatches as there are ranks.
-        """
-        tp, cp = strategy.degrees.tp, strategy.degrees.cp
-        saved_bytes = [
-            each * other_tp * other_cp / (tp * cp)
-            for (other_tp, other_cp, other_policy), each in self._saved_bytes.items()
-            if other_policy == policy and tp % other_tp == 0 and cp % other_cp == 0
-        ]
-        held = self.sequences(strategy) * min(strategy.microbatches / strategy.ranks, 1.0)
-        return max(saved_bytes, default=0.0) * held
 
     def priced(self, strategy: TargetStrategy, configuration: Configuration) -> PricedStrategy:
         """The estimate of a drafted strategy with one of its schedules."""
@@ -205,7 +148,7 @@ class Prices:
         layers, freed = self.space.layers(configuration), none.memory_bytes - full.memory_bytes
         if freed <= 0:
             return None
-        needed = ceil(layers * (none.memory_bytes - self.limit_bytes) / freed)
+        needed = ceil(layers * (none.memory_bytes - self.memory.limit_bytes) / freed)
         blocks = max(least, needed)
         if blocks >= layers:
             return None
@@ -220,7 +163,7 @@ class Prices:
 
     def _least_passes(self, strategy: TargetStrategy) -> Passes:
         devices = self.space.request.topology.device_count / strategy.ranks
-        sequences = self.sequences(strategy)
+        sequences = self.space.sequences(strategy)
         found = [self._work_passes(strategy, devices)]
         found += [
             self._scaled(other, draft, strategy, sequences)
@@ -259,18 +202,14 @@ class Prices:
         """The passes with recomputation: of as much as has to be, if the target has the choice."""
         if strategy.policy != "full":
             return passes
-        share = 1.0
-        if self.space.is_partial:
-            saved_bytes = self._saved_on_device(strategy, "none")
-            room_bytes = ROOM * self.limit_bytes - self.least_bytes(strategy)
-            share = max(0.0, 1 - room_bytes / saved_bytes) if saved_bytes else 0.0
+        share = self.memory.recomputed_share(strategy) if self.space.is_partial else 1.0
         return repeated_forward(passes, _AGAIN * share)
 
     def _scaled(
         self, other: TargetStrategy, draft: DraftPlan, strategy: TargetStrategy, sequences: float
     ) -> Passes:
         share = (sequences / strategy.sequence_devices) / (
-            self.sequences(other) / other.sequence_devices
+            self.space.sequences(other) / other.sequence_devices
         )
         passes = draft.whole.model_copy(
             update={
@@ -290,10 +229,10 @@ class Prices:
             known = self._by_degrees[sequences]
             parts = [known.get(key) for key in
                      ((degrees.tp, degrees.cp, 1), (1, 1, degrees.ep), (1, 1, 1))]  # fmt: skip
-            if sequences < self.sequences(strategy) or None in parts:
+            if sequences < self.space.sequences(strategy) or None in parts:
                 continue
             scaled = [
-                self._scaled(other, self._drafted[other], strategy, self.sequences(strategy))
+                self._scaled(other, self._drafted[other], strategy, self.space.sequences(strategy))
                 for other in parts
                 if other is not None
             ]
@@ -322,22 +261,8 @@ class Prices:
             and (one.ep == two.ep or (other in self._too_spread and two.ep % one.ep == 0))
             and one.zero <= two.zero
             and (other.policy == "none" or (is_all and other.policy == strategy.policy))
-            and self.sequences(other) >= self.sequences(strategy)
+            and self.space.sequences(other) >= self.space.sequences(strategy)
         )
-
-    @cached_property
-    def _elements(self) -> dict[tuple[str, bool], float]:
-        """Elements of parameters by dtype, and whether they are those of experts."""
-        graph = self.space.request.graph
-        shapes = graph.instantiate(self.space.request.setup.symbols)
-        of_experts = {name for op in graph.ops if op.kind in _EXPERT_KINDS for name in op.inputs}
-        read = {name for op in graph.ops for name in op.inputs}
-        counts: dict[tuple[str, bool], float] = {}
-        for tensor in graph.tensors:
-            if tensor.role == "parameter" and tensor.name in read:
-                key = tensor.dtype, tensor.name in of_experts
-                counts[key] = counts.get(key, 0.0) + prod(shapes[tensor.name])
-        return counts
 
 
 def draft_strategy(

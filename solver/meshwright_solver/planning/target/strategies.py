@@ -47,7 +47,6 @@ from meshwright_solver.planning.degrees.layer_cuts import equal_cuts
 
 _MOST_RANKS = 64  # chosen: more than any published configuration has
 _MOST_WAYS = 64  # chosen: of tensor and of context parallelism
-_MOST_SEQUENCES = 16  # chosen: of a microbatch on a device; more gain less than a per cent
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +122,12 @@ class StrategySpace:
         """The positions at which the stages begin, without that of the first."""
         return self._layers_of(configuration.ranks * configuration.stages_per_rank)[0]
 
+    def sequences(self, strategy: TargetStrategy) -> float:
+        """The sequences of a microbatch on the devices that share them."""
+        assert self.batch is not None
+        assert strategy.degrees.dp is not None
+        return self.batch / (strategy.degrees.dp * strategy.microbatches)
+
     @property
     def is_partial(self) -> bool:
         """Whether a part of the layers may be recomputed."""
@@ -192,14 +197,15 @@ class StrategySpace:
             yield fast
 
     def _microbatches(self, degrees: Degrees) -> Iterator[int]:
-        """The number of the setup, or those of 1, 2, 4 ... sequences on a device."""
+        """The number of the setup, or those of 1, 2, 4 ... samples on a device, and one."""
         assert self.batch is not None
         assert degrees.dp is not None
         each = self.batch // degrees.dp
         wanted = self.request.setup.microbatches
-        for sequences in _divisors(each, _MOST_SEQUENCES):
-            if (sequences & (sequences - 1)) == 0 and wanted in (None, each // sequences):
-                yield each // sequences
+        for samples in _divisors(each, each):
+            is_tried = (samples & (samples - 1)) == 0 or samples == each
+            if is_tried and wanted in (None, each // samples):
+                yield each // samples
 
     def _configurations(self, ranks: int, microbatches: int) -> Iterator[Configuration]:
         wanted = self.request.pipeline

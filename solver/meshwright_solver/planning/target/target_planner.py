@@ -38,12 +38,14 @@ from meshwright_solver.pipeline.stage_graph import Anatomy
 from meshwright_solver.pipeline.step_bound import request_bound_ns
 from meshwright_solver.planning.degrees.degrees_planner import plan_stated, uncut_names
 from meshwright_solver.planning.degrees.least_memory import plan_anyway
-from meshwright_solver.planning.target.prices import ROOM, PricedStrategy, Prices, draft_strategy
+from meshwright_solver.planning.target.memory import ROOM
+from meshwright_solver.planning.target.prices import PricedStrategy, Prices, draft_strategy
 from meshwright_solver.planning.target.strategies import (
     StrategySpace,
     TargetStrategy,
     with_schedule,
 )
+from meshwright_solver.planning.target.strategy_text import considered, strategy_text
 from meshwright_solver.stage.best_so_far import Best, Keep
 from meshwright_solver.stage.parameter_bound import parameter_shortfall
 from meshwright_solver.stage.search_progress import Report
@@ -138,7 +140,7 @@ class _TargetSearch:
     def run(self, best: Best) -> None:
         """Plan what seems fastest until nothing else may be faster, or the time is over."""
         self._fill()
-        while self._waiting and not self.deadline.is_over():
+        while self._waiting and not self._time.is_over():
             if self._waiting[0][0] >= self._worth_ns or len(self._plans) >= _MOST_PLANNED:
                 break
             drafts = self._due_strategies()
@@ -163,6 +165,11 @@ class _TargetSearch:
         return Answer(plan=plan.model_copy(update={"search": search, "notes": notes}))
 
     @property
+    def _time(self) -> Deadline:
+        """The time for estimates and plans: it has no limit until there is a plan."""
+        return self.deadline if self._plans else Deadline.after(None, self.deadline.stop)
+
+    @property
     def _best_ns(self) -> float:
         return min((plan.cost.step_ns for _, plan in self._plans), default=inf)
 
@@ -173,11 +180,11 @@ class _TargetSearch:
         return self._best_ns / (_UNSURE * min(errors, default=1.0))
 
     def _fill(self) -> None:
-        limit_bytes = self._prices.limit_bytes
+        limit_bytes = self._prices.memory.limit_bytes
         for strategy, configurations in self._space.strategies.items():
             if strategy.policy not in self._prices.policies:
                 continue
-            least_bytes = self._prices.least_bytes(strategy)
+            least_bytes = self._prices.memory.state_bytes(strategy)
             self._least_bytes = min(self._least_bytes, least_bytes)
             if least_bytes <= limit_bytes:
                 self._push(self._prices.bound_ns(strategy, configurations), strategy)
@@ -210,7 +217,7 @@ class _TargetSearch:
 
     def _is_left_out(self, strategy: TargetStrategy) -> bool:
         return (
-            self._prices.is_too_large(strategy)
+            self._prices.memory.is_too_large(strategy)
             or self._prices.is_needless(strategy)
             or not self._is_cut_by(strategy.degrees.tp)
         )
@@ -244,7 +251,7 @@ class _TargetSearch:
             plain = [replace(each, policy="none") for each in strategies if each.policy == "full"]
             plain = [each for each in plain if not self._prices.is_drafted(each)]
             strategies = [*(each for each in plain if each not in strategies), *strategies]
-        drafts = self._searches.fanned(draft_strategy, strategies, self.deadline)
+        drafts = self._searches.fanned(draft_strategy, strategies, self._time)
         for strategy, draft in zip(strategies, drafts, strict=False):
             self._drafts += 1
             if draft is None:
@@ -253,7 +260,7 @@ class _TargetSearch:
             for configuration in self._space.strategies[strategy]:
                 priced = self._prices.priced(strategy, configuration)
                 self._least_bytes = min(self._least_bytes, priced.memory_bytes)
-                if priced.memory_bytes <= ROOM * self._prices.limit_bytes:
+                if priced.memory_bytes <= ROOM * self._prices.memory.limit_bytes:
                     self._push(priced.ns, priced)
                 else:
                     self._too_large.append(priced)
@@ -276,7 +283,7 @@ class _TargetSearch:
             self._push(partly.ns, partly)
 
     def _plan(self, due: Sequence[PricedStrategy], best: Best) -> None:
-        answers = self._searches.fanned(_plan_priced, due, self.deadline)
+        answers = self._searches.fanned(_plan_priced, due, self._time)
         for priced, answer in zip(due, answers, strict=False):
             if answer.plan is None:
                 why = answer.infeasible
@@ -306,29 +313,29 @@ class _TargetSearch:
         best_ns = best.cost.step_ns
         planned = sorted(self._plans, key=lambda each: each[1].cost.step_ns)
         entries = [
-            _considered(priced, f"takes {plan.cost.step_ns / best_ns:.3f} times", plan)
+            considered(priced, f"takes {plan.cost.step_ns / best_ns:.3f} times", plan)
             for priced, plan in planned
             if plan is not best and plan.cost.step_ns > best_ns
         ]
-        entries += [_considered(priced, why) for priced, why in self._refused]
+        entries += [considered(priced, why) for priced, why in self._refused]
         waiting = [item for _, _, item in sorted(self._waiting) if isinstance(item, PricedStrategy)]
         entries += [
-            _considered(priced, f"estimated to take {priced.ns / best_ns:.3f} times")
+            considered(priced, f"estimated to take {priced.ns / best_ns:.3f} times")
             for priced in waiting
         ]
-        limit = self._prices.limit_bytes
+        limit = self._prices.memory.limit_bytes
         entries += [
-            _considered(priced, f"needs {(priced.memory_bytes - limit) / GIB:.1f} GiB too much")
+            considered(priced, f"needs {(priced.memory_bytes - limit) / GIB:.1f} GiB too much")
             for priced in sorted(self._too_large, key=lambda each: each.ns)
         ]
         yield from entries[:_SHOWN]
 
     def _note(self, priced: PricedStrategy) -> str:
-        total = len(self._space.strategies)
+        total, planned = len(self._space.strategies), len(self._plans)
         return (
-            f"{self.request.target}: {_name(priced)}. Of {total} strategies that its options state "
-            f"{self._drafts} were estimated and {len(self._plans)} planned; the others seem slower "
-            "or do not fit"
+            f"{self.request.target}: {strategy_text(priced)}. Of {total} strategies that its "
+            f"options state {self._drafts} were estimated and {planned} planned; the others seem "
+            "slower or do not fit"
         )
 
     def _time_notes(self) -> Iterator[str]:
@@ -337,12 +344,12 @@ class _TargetSearch:
             yield f"the search ended after {seconds:g} s: a longer budget may find a faster plan"
 
     def _reason(self) -> Infeasible:
-        limit = self._prices.limit_bytes
-        if self.deadline.is_over():
+        limit = self._prices.memory.limit_bytes
+        if self.deadline.stop():
             return Infeasible(
                 constraint="time",
-                detail=f"the search for strategies of {self.request.target} ended before it found "
-                "a plan. Use a longer budget",
+                detail=f"the search for strategies of {self.request.target} was ended before it "
+                "found a plan",
             )
         if self._uncut and not any(self._uncut.values()) and not self._drafts:
             degrees = " and ".join(map(str, self._uncut))
@@ -427,33 +434,3 @@ def _compared(
     )
     notes = (*plan.notes[:1], note, *plan.notes[1:])
     return Answer(plan=plan.model_copy(update={"search": search, "notes": notes}))
-
-
-def _considered(priced: PricedStrategy, why: str, plan: Plan | None = None) -> Considered:
-    return Considered(
-        configuration=_name(priced),
-        estimated_ns=priced.ns,
-        cost_ns=None if plan is None else plan.cost.step_ns,
-        memory_bytes=None if plan is None else plan.cost.memory_bytes.total,
-        why=why,
-    )
-
-
-def _name(priced: PricedStrategy) -> str:
-    strategy, configuration = priced.strategy, priced.configuration
-    terms = [str(strategy.degrees)]
-    if strategy.shard_size is not None:
-        terms.append(f"shards over {strategy.shard_size} devices")
-    if strategy.ranks > 1:
-        terms.append(_pipeline(configuration))
-    terms.append(f"{strategy.microbatches} microbatches")
-    if strategy.policy != "none":
-        layers = "" if strategy.blocks is None else f" in {strategy.blocks} layers of each stage"
-        terms.append(f"recompute {strategy.policy}{layers}")
-    return ", ".join(terms)
-
-
-def _pipeline(configuration: Configuration) -> str:
-    virtual = configuration.stages_per_rank
-    of = f" of {virtual} stages" if virtual > 1 else ""
-    return f"{configuration.schedule} on {configuration.ranks} pipeline ranks{of}"
