@@ -21,7 +21,7 @@ def graph_file(folder: Path) -> Path:
 
 def test_a_plan_for_a_target_is_exported_for_it(run: Run, tmp_path: Path) -> None:
     graph, file = graph_file(tmp_path), tmp_path / "plan.json"
-    on = ("--topology", "h100-1x4", "--budget", "5")
+    on = ("--topology", "h100-1x4", "--budget", "60")
     for target, says in (("accelerate", yaml.safe_load), ("deepspeed", json.loads)):
         found = run("plan", graph, *on, "--target", target, "-o", file)
         assert found.code == 0, found.err
