@@ -217,7 +217,8 @@ class _TargetSearch:
 
     def _is_left_out(self, strategy: TargetStrategy) -> bool:
         return (
-            self._prices.memory.is_too_large(strategy)
+            self._prices.is_drafted(strategy)
+            or self._prices.memory.is_too_large(strategy)
             or self._prices.is_needless(strategy)
             or not self._is_cut_by(strategy.degrees.tp)
         )
