@@ -106,7 +106,7 @@ def test_other_content_has_another_name() -> None:
         for name, parts in found.items()
     }
     assert {name: hashlib.sha256(own).hexdigest() for name, own in contents.items()} == {
-        "overview 6": "fc96e240d7ca0ab3ad1979411f426a86b3de259cd606f2615491e900b12e9687",
+        "overview 7": "5659da133863a9b717c7c95a7c7d3c6759b4145b765739a16324b806ee3949b3",
         "memory 1": "fe3bb99d4a627cbc50140f54349967465f2862f8c6e0584db1b3492b4572641d",
         "drawing 1": "e58f2c0fe4030a080a861360a3d10c38000c39e5f0bb524b29e0df5da8c28fac",
     }
