@@ -130,7 +130,8 @@ def test_the_plan_is_downloaded_as_it_is_stored(page: Page, site: Site) -> None:
 
 LABELS = {
     "dtensor": "PyTorch (DTensor)", "jax": "JAX", "mindspore": "MindSpore",
-    "megatron": "Megatron-LM", "mindformers": "MindFormers", "torchtitan": "torchtitan",
+    "megatron-core": "Megatron-LM", "torchtitan": "torchtitan", "accelerate": "Accelerate",
+    "deepspeed": "DeepSpeed", "mindformers": "MindFormers",
 }  # fmt: skip
 
 

@@ -7,9 +7,11 @@ import { isOverfull } from "../verdict.js";
 
 const LAYOUTS = { dtensor: "PyTorch (DTensor)", jax: "JAX", mindspore: "MindSpore" };
 const LAUNCHERS = {
-  megatron: ["Megatron-LM", "args", "arguments"],
-  mindformers: ["MindFormers", "yaml", "YAML"],
+  "megatron-core": ["Megatron-LM", "args", "arguments"],
   torchtitan: ["torchtitan", "toml", "TOML"],
+  accelerate: ["Accelerate", "yaml", "YAML"],
+  deepspeed: ["DeepSpeed", "json", "JSON"],
+  mindformers: ["MindFormers", "yaml", "YAML"],
 };
 const MOST = 20; // chosen: differences in the list; the file has all
 
@@ -36,6 +38,7 @@ export function exportsOf(entry, name, { signal }) {
       fill(made,
         refusal(entry),
         lost.length ? differences(lost, target in LAUNCHERS, says) : null,
+        found.remarks?.length ? h("ul", { "aria-label": "Remarks" }, found.remarks.map((own) => h("li", { class: "name" }, own))) : null,
         found.text ? h("pre", { class: "scroll", tabindex: 0, "aria-label": `${format} for ${says}` }, text) : null,
         h("p", {}, h("button", { type: "button", onclick: written }, `Download the ${format} for ${says}`)));
     } catch (problem) {

@@ -21,7 +21,8 @@ from tests.service.conftest import Serve
 from tests.solver.requests import toy_request
 
 TARGETS = (
-    "dtensor", "jax", "mindspore", "megatron-core", "mindformers", "torchtitan", "graphml", "dot",
+    "dtensor", "jax", "mindspore", "megatron-core", "mindformers", "torchtitan", "accelerate",
+    "deepspeed", "graphml", "dot", "megatron",
 )  # fmt: skip
 
 
