@@ -224,7 +224,7 @@ def _interval(
     low, high = map(show_ns, interval_ns)
     of = f"the stack {setup.stack}" if setup.stack else "any stack; --stack narrows it"
     text = f"{low} to {high}: 80 % of published steps lie so around their prediction ({of})"
-    yield "likely", f"{text}; fits with probability {probability_fits(memory):.2f}"
+    yield "likely", f"{text}; fits with probability {probability_fits(memory, setup.stack):.2f}"
 
 
 def _padding(plan: Plan) -> Iterator[tuple[str, str]]:

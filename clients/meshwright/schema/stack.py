@@ -47,24 +47,24 @@ ANY_LOW, ANY_HIGH = 0.904, 1.581  # of all sources
 STACKS: Mapping[Stack, StackProfile] = {
     "megatron-core": StackProfile(
         {
-            "flagperf_nvidia": 0.967,
-            "korthikanti22": 0.919,
-            "megatron_bridge": 0.968,
-            "megatron_sc21": 0.988,
+            "flagperf_nvidia": 0.970,
+            "korthikanti22": 0.907,
+            "megatron_bridge": 0.966,
+            "megatron_sc21": 0.966,
             "nemo_24": 0.959,
-            "nemo_longctx": 1.064,
+            "nemo_longctx": 1.004,
         },
-        0.871,
-        1.131,
+        0.869,
+        1.060,
         whole_blocks=True,
         gathers_again=True,
     ),
     "megatron-deepspeed": StackProfile(
-        {"bloom_jz": 1.279, "vtrain_single": 0.981}, 0.855, 1.483, whole_blocks=True
+        {"bloom_jz": 1.257, "vtrain_single": 0.952}, 0.852, 1.435, whole_blocks=True
     ),
-    "torchtitan": StackProfile({"torchtitan_h100": 1.181}, 0.990, 1.566, attention=PORTED),
+    "torchtitan": StackProfile({"torchtitan_h100": 1.117}, 0.960, 1.477, attention=PORTED),
     "llm-foundry": StackProfile(
-        {"llm_foundry": 0.975}, 0.871, 1.119, whole_blocks=True, attention=PORTED
+        {"llm_foundry": 0.975}, 0.871, 1.114, whole_blocks=True, attention=PORTED
     ),
     "internevo": StackProfile(
         {"internevo": 1.041}, 0.987, 1.264, whole_blocks=True, attention=PORTED

@@ -40,3 +40,5 @@ def test_a_plan_that_fills_the_device_as_others_were_measured_fits_half_of_the_t
     assert probability_fits(roomy) > 0.99
     assert probability_fits(over) < 0.01
     assert probability_fits(MemoryUse()) == 1
+    assert probability_fits(full, "megatron-core") < 0.5
+    assert probability_fits(roomy, "megatron-core") < probability_fits(roomy)
