@@ -43,7 +43,9 @@ def overview_of(
         asked=(*wish_texts(plan.wishes), *(f"pin {pin}" for pin in plan.wishes.pins)),
         step_interval_ns=step_interval_ns(plan, setup, calibration),
         fits_probability=(
-            probability_fits(plan.cost.memory_bytes, setup.stack) if setup.phase == "training" else None
+            probability_fits(plan.cost.memory_bytes, setup.stack)
+            if setup.phase == "training"
+            else None
         ),
         samples_per_s=throughput.samples_per_s,
         tokens_per_s=throughput.tokens_per_s,
