@@ -10,6 +10,7 @@ import pytest
 from meshwright.capture.decoder import Decoder, decoder_graph
 from meshwright.launch_options import launch_of
 from meshwright.schema import (
+    Budget,
     Graph,
     InvalidInput,
     Pipeline,
@@ -34,7 +35,12 @@ NEARLY = 1.03
 
 
 def request(graph: Graph, topology: str, batch: int, target: Target, **more: object) -> Request:
-    fields = {"pipeline": Pipeline(), "recompute": Recompute(), **more}
+    fields = {
+        "pipeline": Pipeline(),
+        "recompute": Recompute(),
+        "budget": Budget(seconds=300),
+        **more,
+    }
     setup = setup_for(target, Setup(global_batch=batch))
     return Request(graph=graph, topology=preset(topology), setup=setup, target=target, **fields)
 
