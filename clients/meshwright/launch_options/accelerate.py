@@ -8,6 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from meshwright.launch_options.choices import LauncherChoices
+from meshwright.launch_options.pytorch import (
+    contiguous_sequences,
+    other_shards,
+    shard_degree,
+    uneven_shards,
+)
 from meshwright.launch_options.yaml_text import yaml_text
 from meshwright.schema.uniform_degrees import Uniform
 
@@ -21,7 +27,7 @@ _DTYPES = {"bfloat16": "bf16", "float16": "fp16"}
 def sections(uniform: Uniform) -> Mapping[str, object]:
     """The options by section."""
     degrees, dp = uniform.degrees, uniform.degrees.dp or 1
-    shard = _shard_degree(uniform)
+    shard = shard_degree(uniform)
     return {
         "compute_environment": "LOCAL_MACHINE",
         "distributed_type": "FSDP",
@@ -63,16 +69,12 @@ def remarks(uniform: Uniform) -> Iterator[str]:
 def lost(uniform: Uniform) -> Iterator[str]:
     """The parts of the plan that these options cannot express."""
     degrees, dp = uniform.degrees, uniform.degrees.dp or 1
-    shard = _shard_degree(uniform)
-    if dp % shard:
-        yield f"shards over {shard} devices, which do not divide dp {dp}"
+    shard = shard_degree(uniform)
+    yield from uneven_shards(uniform)
     if degrees.zero < 2 and dp * degrees.cp > 1:
         yield f"ZeRO-{degrees.zero}: its FSDP shards gradients too (ZeRO-2)"
-    elif degrees.zero and shard * degrees.cp != uniform.zero_size:
-        yield (
-            f"shards over {uniform.zero_size} devices: its FSDP shards over {shard} of dp times cp "
-            f"{degrees.cp}"
-        )
+    else:
+        yield from other_shards(uniform)
     if degrees.tp * degrees.cp > 1 and shard == 1 and dp > 1:
         yield (
             f"dp {dp} replicated beside tp {degrees.tp} and cp {degrees.cp}: it refuses replicas "
@@ -84,25 +86,8 @@ def lost(uniform: Uniform) -> Iterator[str]:
         yield f"{uniform.pipeline_ranks} pipeline ranks: it trains without pipelines"
     if degrees.sequence_parallel:
         yield "sequence parallelism: its tensor parallelism comes without"
-    if degrees.cp > 1 and not uniform.is_zigzag:
-        yield (
-            "sequences in contiguous parts: PyTorch's context parallelism gives every rank an "
-            "early and a late chunk, which makes causal attention faster than in the plan "
-            "(sequence_order zigzag)"
-        )
+    yield from contiguous_sequences(uniform)
     if uniform.copies > 1:
         yield f"{uniform.copies} microbatches that take turns: it runs one after the other"
     if uniform.precision != "graph":
         yield f"{uniform.precision}: this file trains in the dtypes of the model"
-    if uniform.recompute not in CHOICES.recompute:
-        yield f"it does not recompute {uniform.recompute!r}"
-    if uniform.recomputed_layers is not None:
-        yield f"recomputation of {uniform.recomputed_layers} layers of each stage: it is for all"
-
-
-def _shard_degree(uniform: Uniform) -> int:
-    """The value of dp_shard_size; FSDP shards over it times cp."""
-    dp = uniform.degrees.dp or 1
-    if not uniform.degrees.zero:
-        return 1
-    return max(1, min(uniform.zero_size // uniform.degrees.cp, dp))

@@ -57,7 +57,3 @@ def lost(uniform: Uniform) -> Iterator[str]:
         yield f"{uniform.copies} microbatches that take turns: it runs one after the other"
     if uniform.precision != "graph":
         yield f"{uniform.precision}: these options train in the dtypes of the model"
-    if uniform.recompute not in CHOICES.recompute:
-        yield f"it does not recompute {uniform.recompute!r}"
-    if uniform.recomputed_layers is not None:
-        yield f"recomputation of {uniform.recomputed_layers} layers of each stage: it is for all"

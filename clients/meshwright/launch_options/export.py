@@ -75,7 +75,7 @@ def launch_of(plan: Plan, launcher: Target, *, graph: Graph, setup: Setup | None
         plan=plan.id,
         launcher=launcher,
         uniform=uniform,
-        text=_LAUNCHERS[launcher].text(uniform),
+        text=text_of(uniform, launcher),
         lost=(*lost_of(uniform, launcher), *_setup(setup), *differences),
         remarks=tuple(_LAUNCHERS[launcher].remarks(uniform)),
     )
@@ -94,14 +94,22 @@ def text_of(uniform: Uniform, launcher: Target) -> str:
 def lost_of(uniform: Uniform, launcher: Target) -> Iterator[str]:
     """The parts of a uniform strategy that a launcher cannot express, or refuses."""
     yield from _LAUNCHERS[launcher].lost(uniform)
+    yield from _recompute(uniform, choices_of(launcher))
     yield from _sizes(uniform, launcher)
+
+
+def _recompute(uniform: Uniform, choices: LauncherChoices) -> Iterator[str]:
+    if uniform.recompute not in choices.recompute:
+        yield f"it does not recompute {uniform.recompute!r}"
+    if uniform.recomputed_layers is not None and not choices.partial:
+        yield f"recomputation of {uniform.recomputed_layers} layers of each stage: it is for all"
 
 
 def _sizes(uniform: Uniform, launcher: Target) -> Iterator[str]:
     """Sizes that no launcher accepts, or all but some."""
     dp = uniform.degrees.dp or 1
     if uniform.padded_vocabulary is not None and launcher not in _PADS_VOCABULARY:
-        yield (f"a vocabulary padded to {uniform.padded_vocabulary}: its options pad none")
+        yield f"a vocabulary padded to {uniform.padded_vocabulary}: its options pad none"
     if uniform.global_batch is None:
         yield "the graph has no symbol `batch`: the batch sizes are unknown"
     elif uniform.microbatch_size * uniform.microbatches * dp != uniform.global_batch:

@@ -124,8 +124,6 @@ def lost(uniform: Uniform) -> Iterator[str]:
         )
     if uniform.precision in _FP8 and uniform.degrees.ep > 1:
         yield "tokens sent to experts in 8 bits: its dispatchers send 16 bits"
-    if uniform.recompute not in ("none", *_RECOMPUTE):
-        yield f"it does not recompute {uniform.recompute!r}"
     if (
         uniform.degrees.zero >= 2
         and uniform.zero_size < (uniform.degrees.dp or 1) * uniform.degrees.cp

@@ -104,10 +104,6 @@ def lost(uniform: Uniform) -> Iterator[str]:
         yield "one copy of a token for each node: it sends one for each chosen expert"
     if uniform.precision != "graph":
         yield f"{uniform.precision}: these options train in the dtypes of the model"
-    if uniform.recompute not in ("none", "full"):
-        yield f"it does not recompute {uniform.recompute!r}"
-    if uniform.recomputed_layers is not None:
-        yield f"recomputation of {uniform.recomputed_layers} layers of each stage: it is for all"
 
 
 def _scheduler(uniform: Uniform) -> str:

@@ -9,6 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from meshwright.launch_options.choices import LauncherChoices
+from meshwright.launch_options.pytorch import (
+    contiguous_sequences,
+    other_shards,
+    shard_degree,
+    uneven_shards,
+)
 from meshwright.schema.uniform_degrees import Uniform
 
 CHOICES = LauncherChoices(
@@ -46,7 +52,7 @@ _RECOMPUTE = ("none", "full")  # torchtitan's `selective` means every second lay
 def sections(uniform: Uniform) -> dict[str, dict[str, Value]]:
     """The options by section."""
     degrees, dp = uniform.degrees, uniform.degrees.dp or 1
-    shard = _shard_degree(uniform)
+    shard = shard_degree(uniform)
     parallelism: dict[str, Value] = {
         "data_parallel_replicate_degree": dp // shard,
         "data_parallel_shard_degree": shard,
@@ -88,15 +94,9 @@ def text(uniform: Uniform) -> str:
 
 def lost(uniform: Uniform) -> Iterator[str]:
     """The parts of the plan that these options cannot express."""
-    degrees, dp = uniform.degrees, uniform.degrees.dp or 1
-    shard = _shard_degree(uniform)
-    if dp % shard:
-        yield f"shards over {shard} devices, which do not divide dp {dp}"
-    if degrees.zero and shard * degrees.cp != uniform.zero_size:
-        yield (
-            f"shards over {uniform.zero_size} devices: its FSDP shards over {shard} of dp times cp "
-            f"{degrees.cp}"
-        )
+    degrees, shard = uniform.degrees, shard_degree(uniform)
+    yield from uneven_shards(uniform)
+    yield from other_shards(uniform)
     if not degrees.zero and degrees.cp > 1:
         yield "whole parameters on every device of cp: its FSDP shards them over cp"
     if shard * degrees.cp % degrees.ep or (degrees.ep > 1 and degrees.ep % degrees.cp):
@@ -116,12 +116,7 @@ def lost(uniform: Uniform) -> Iterator[str]:
             f"stages of {', '.join(map(str, uniform.layers))} layers: name their modules in "
             "pipeline_parallel_module_fqns_per_model_part"
         )
-    if degrees.cp > 1 and not uniform.is_zigzag:
-        yield (
-            "sequences in contiguous parts: PyTorch's context parallelism gives every rank an "
-            "early and a late chunk, which makes causal attention faster than in the plan "
-            "(sequence_order zigzag)"
-        )
+    yield from contiguous_sequences(uniform)
     if uniform.expert_dispatch == "node" and uniform.degrees.ep > 1:
         yield "one copy of a token for each node: it sends one for each chosen expert"
     if uniform.copies > 1:
@@ -135,18 +130,6 @@ def lost(uniform: Uniform) -> Iterator[str]:
             "experts in 8 bits: its converter of linear layers leaves them in 16. Add a "
             "quantize.grouped_mm converter"
         )
-    if uniform.recompute not in _RECOMPUTE:
-        yield f"it does not recompute {uniform.recompute!r}"
-    if uniform.recomputed_layers is not None:
-        yield f"recomputation of {uniform.recomputed_layers} layers of each stage: it is for all"
-
-
-def _shard_degree(uniform: Uniform) -> int:
-    """The value of data_parallel_shard_degree; FSDP shards over it times cp."""
-    dp = uniform.degrees.dp or 1
-    if not uniform.degrees.zero:
-        return 1
-    return max(1, min(uniform.zero_size // uniform.degrees.cp, dp))
 
 
 def _layers(uniform: Uniform) -> dict[str, Value]:

@@ -64,8 +64,7 @@ class GraphWork:
         return self._known[microbatches]
 
     def _work(self, group: Topology, microbatches: int) -> Work:
-        level = group.levels[-1].model_copy(update={"size": 1})
-        device = group.model_copy(update={"levels": (level,)})
+        device = one_device(group)
         setup = self.request.setup.model_copy(update={"microbatches": microbatches})
         # devices that share the experts launch fewer products each
         calibration = _without_group_launches(self.calibration)
@@ -87,6 +86,12 @@ class GraphWork:
             of_ops.append(busy)
             launches += whole - busy
         return Work(np.array(of_ops).reshape(-1, 3), launches)
+
+
+def one_device(topology: Topology) -> Topology:
+    """The topology of one device alone."""
+    level = topology.levels[-1].model_copy(update={"size": 1})
+    return topology.model_copy(update={"levels": (level,)})
 
 
 def _without_group_launches(calibration: Calibration) -> Calibration:

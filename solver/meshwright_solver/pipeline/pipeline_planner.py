@@ -61,7 +61,7 @@ from meshwright_solver.pipeline.promising import of_all_ranks, promising_groups
 from meshwright_solver.pipeline.shared_context import Searches, SharedContext
 from meshwright_solver.pipeline.stage_graph import Anatomy
 from meshwright_solver.pipeline.step_bound import request_bound_ns
-from meshwright_solver.stage.answer import NOT_ENDED
+from meshwright_solver.stage.answer import NOT_ENDED, time_notes
 from meshwright_solver.stage.best_so_far import Best, Keep, unwanted
 from meshwright_solver.stage.parameter_bound import parameter_shortfall
 from meshwright_solver.stage.request_check import check
@@ -170,7 +170,7 @@ class _PipelineSearch:
             ms = single.plan.cost.step_ns / 1e6
             self.notes.append(f"without a pipeline a step takes {ms:.1f} ms")
         self.notes += _idle_notes(self.request.topology, best.configuration)
-        self.notes += self._time_notes()
+        self.notes += time_notes(self.request, self.deadline)
         others = [option for option in self._corrected_options() if option is not best]
         considered = self._considered(others, best.ns, best.memory_bytes)
         plan = document(self.request, self.stages.staged(best), best.plans, considered, self.notes)
@@ -195,16 +195,10 @@ class _PipelineSearch:
         others = self._considered(options, cost.step_ns, cost.memory_bytes.total)
         considered = others + single.plan.search.considered
         search = single.plan.search.model_copy(update={"considered": considered})
-        notes = (*single.plan.notes, *self.notes, *self._time_notes())
+        notes = (*single.plan.notes, *self.notes, *time_notes(self.request, self.deadline))
         changed = single.plan.model_copy(update={"search": search, "notes": notes})
         plan = self._with_bound(changed)
         return single.model_copy(update={"plan": plan})
-
-    def _time_notes(self) -> Iterator[str]:
-        """A note on the time limit if it ended the search."""
-        seconds = self.request.budget.seconds
-        if seconds is not None and self.deadline.is_over() and not self.deadline.stop():
-            yield f"the search ended after {seconds:g} s: a longer budget may find a faster plan"
 
     def _considered(
         self, options: Sequence[Option], best_ns: float, memory_bytes: int

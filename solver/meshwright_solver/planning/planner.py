@@ -143,7 +143,6 @@ def _answer(
     if request.degrees is not None:
         return plan_stated(request, report, stop)
     if request.target is not None:
-        check_target(request)
         free = partial(_unrestricted, report=report, stop=stop, executor=executor)
         return plan_target(request, report or (lambda _: None), stop, executor, keep, free)
     fitting = through(keep, lambda answer: within_host(answer, request))

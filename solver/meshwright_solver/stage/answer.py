@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from meshwright.schema import Answer, Finding, Plan, Request, Search, Stage, step_batch
 from meshwright.schema.garbage_collection import uncollected
+from meshwright_solver.common.deadline import Deadline
 from meshwright_solver.evaluation.memory.memory_use import every_moment
 from meshwright_solver.evaluation.memory_shortfall import Misfit
 from meshwright_solver.evaluation.model_flops import model_flops
@@ -24,6 +25,14 @@ from meshwright_solver.strategies.parameter_owners import with_owners
 from meshwright_solver.strategies.parameter_states import OPTIMIZER_SHARD_BYTES
 
 NOT_ENDED = "the best plan so far of a search that had not ended"
+
+
+def time_notes(request: Request, deadline: Deadline) -> Iterator[str]:
+    """A note on the request's time limit if it ended the search."""
+    seconds = request.budget.seconds
+    if seconds is not None and deadline.is_over() and not deadline.stop():
+        yield f"the search ended after {seconds:g} s: a longer budget may find a faster plan"
+
 
 # builds the plan of the best of all outcomes, with the progress events of the search
 Write = Callable[

@@ -20,8 +20,8 @@ from meshwright_solver.common.deadline import Deadline
 from meshwright_solver.pipeline.configurations import Configuration
 from meshwright_solver.pipeline.draft import Draft, plan_draft
 from meshwright_solver.pipeline.draft_plan import DraftPlan
-from meshwright_solver.pipeline.graph_work import Work
-from meshwright_solver.pipeline.optimistic_step import equal_stages_ns, repeated_forward
+from meshwright_solver.pipeline.graph_work import Work, one_device
+from meshwright_solver.pipeline.optimistic_step import equal_stages_ns, repeated_forward, scaled
 from meshwright_solver.pipeline.rank_placement import RankShare
 from meshwright_solver.pipeline.shared_context import SharedContext
 from meshwright_solver.planning.degrees.degrees_planner import with_stated_terms
@@ -71,8 +71,7 @@ class Prices:
     def policies(self) -> frozenset[RecomputePolicy]:
         """The policies that recompute anything; `selective` does not without attention scores."""
         shared = self.shared
-        level = shared.request.topology.levels[-1].model_copy(update={"size": 1})
-        device = shared.request.topology.model_copy(update={"levels": (level,)})
+        device = one_device(shared.request.topology)
         graph, setup = shared.work.folding.graph, shared.request.setup
         problem = build_problem(graph, device, setup, shared.work.calibration, self._work[0])
         values = find_values(problem)
@@ -211,13 +210,7 @@ class Prices:
         share = (sequences / strategy.sequence_devices) / (
             self.space.sequences(other) / other.sequence_devices
         )
-        passes = draft.whole.model_copy(
-            update={
-                "forward_ns": draft.whole.forward_ns * share,
-                "inputs_ns": draft.whole.inputs_ns * share,
-                "weights_ns": draft.whole.weights_ns * share,
-            }
-        )
+        passes = scaled(draft.whole, share)
         return passes if other.policy == strategy.policy else self._with_policy(passes, strategy)
 
     def _joined(self, strategy: TargetStrategy) -> Iterator[Passes]:
@@ -231,7 +224,7 @@ class Prices:
                      ((degrees.tp, degrees.cp, 1), (1, 1, degrees.ep), (1, 1, 1))]  # fmt: skip
             if sequences < self.space.sequences(strategy) or None in parts:
                 continue
-            scaled = [
+            every = [
                 self._scaled(other, self._drafted[other], strategy, self.space.sequences(strategy))
                 for other in parts
                 if other is not None
@@ -243,7 +236,7 @@ class Prices:
                         0.0,
                         sum(
                             sign * getattr(passes, name)
-                            for sign, passes in zip((1, 1, -1), scaled, strict=True)
+                            for sign, passes in zip((1, 1, -1), every, strict=True)
                         ),
                     )
                     for name in ("forward_ns", "inputs_ns", "weights_ns")

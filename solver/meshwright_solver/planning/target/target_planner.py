@@ -46,6 +46,7 @@ from meshwright_solver.planning.target.strategies import (
     with_schedule,
 )
 from meshwright_solver.planning.target.strategy_text import considered, strategy_text
+from meshwright_solver.stage.answer import time_notes
 from meshwright_solver.stage.best_so_far import Best, Keep
 from meshwright_solver.stage.parameter_bound import parameter_shortfall
 from meshwright_solver.stage.search_progress import Report
@@ -75,10 +76,11 @@ def plan_target(
 
     unrestricted: the search without a target, for the rest of the time.
     """
+    space = _checked_space(request)
     shortfall = parameter_shortfall(request)
     if shortfall is not None:
         return Answer(infeasible=shortfall)
-    search = _TargetSearch(request, report, Deadline.after(request.budget.seconds, stop), executor)
+    search = _TargetSearch(space, report, Deadline.after(request.budget.seconds, stop), executor)
     best = Best(keep)
     search.run(best)
     answer = search.answer()
@@ -89,6 +91,11 @@ def plan_target(
 
 def check_target(request: Request) -> None:
     """Raise the errors of `plan_target` for bad input, without a search."""
+    _checked_space(request)
+
+
+def _checked_space(request: Request) -> StrategySpace:
+    """The strategies of the request's target; raises InvalidInput for a request without any."""
     if request.topology.beside:
         raise InvalidInput(
             f"strategies of {request.target} are for devices of one kind, and the topology has "
@@ -113,20 +120,20 @@ def check_target(request: Request) -> None:
             "Use another batch, or fewer options",
             pointer="/target",
         )
+    return space
 
 
 class _TargetSearch:
     """The search of one request."""
 
     def __init__(
-        self, request: Request, say: Report, deadline: Deadline, executor: Executor | None
+        self, space: StrategySpace, say: Report, deadline: Deadline, executor: Executor | None
     ) -> None:
-        self.request = request
+        self.request = space.request
         self.deadline = deadline
         self._say = say
-        anatomy = Anatomy(request.graph)
-        self._space = StrategySpace(request, anatomy)
-        self._searches = Searches(SharedContext(request, anatomy), executor)
+        self._space = space
+        self._searches = Searches(SharedContext(space.request, space.anatomy), executor)
         self._prices = Prices(self._space, self._searches.shared)
         self._order = count()
         self._waiting: list[Entry] = []
@@ -161,7 +168,7 @@ class _TargetSearch:
             }
         )
         # the notes on the statement of degrees are of the search, not of the user
-        notes = (self._note(priced), *self._time_notes(), *plan.notes[1:])
+        notes = (self._note(priced), *time_notes(self.request, self.deadline), *plan.notes[1:])
         return Answer(plan=plan.model_copy(update={"search": search, "notes": notes}))
 
     @property
@@ -338,11 +345,6 @@ class _TargetSearch:
             f"options state {self._drafts} were estimated and {planned} planned; the others seem "
             "slower or do not fit"
         )
-
-    def _time_notes(self) -> Iterator[str]:
-        seconds = self.request.budget.seconds
-        if seconds is not None and self.deadline.is_over() and not self.deadline.stop():
-            yield f"the search ended after {seconds:g} s: a longer budget may find a faster plan"
 
     def _reason(self) -> Infeasible:
         limit = self._prices.memory.limit_bytes
