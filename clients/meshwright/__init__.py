@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from meshwright.runtime.torch import parallelize
+    from meshwright.runtime.torch import parallelize, plan
 
     __version__: str
 
-__all__ = ["__version__", "parallelize"]
+__all__ = ["__version__", "parallelize", "plan"]
 
 
 def __getattr__(name: str) -> Any:
@@ -18,10 +18,10 @@ def __getattr__(name: str) -> Any:
         from importlib.metadata import version
 
         return version("meshwright")
-    if name == "parallelize":
-        from meshwright.runtime.torch import parallelize
+    if name in ("parallelize", "plan"):
+        from meshwright.runtime import torch
 
-        return parallelize
+        return getattr(torch, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -23,7 +23,7 @@ GraphFormat = Literal["graphml", "dot"]
 GRAPH_FORMATS: tuple[GraphFormat, ...] = get_args(GraphFormat)
 EveryTarget = Literal[
     "dtensor", "jax", "mindspore", "mindspore-network", "mindspore-strategies", "megatron-core",
-    "torchtitan", "accelerate", "deepspeed", "mindformers", "graphml", "dot", "megatron",
+    "torchtitan", "fsdp2", "accelerate", "deepspeed", "mindformers", "graphml", "dot", "megatron",
 ]  # fmt: skip
 _FORMER: Mapping[EveryTarget, EveryTarget] = {"megatron": "megatron-core"}  # still accepted
 NAMED = 20  # chosen: the parts of a plan that an error lists

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from html import escape
 from pathlib import Path
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from meshwright.common.files import read_text, write_whole
+from meshwright.common.units import show_bytes
 from meshwright.schema import (
     Calibration,
     Certificate,
@@ -71,6 +74,31 @@ class PlanFile(Document):
                 f"{self.plan.id}",
                 pointer="/certificate/plan",
             )
+
+    def _repr_fields(self) -> Iterator[tuple[str, object]]:
+        yield from self.plan._repr_fields()
+        if self.plan.wishes.target is not None:
+            yield "target", self.plan.wishes.target
+        if self.plan.notes:
+            yield "note", self.plan.notes[0]
+
+    def _repr_html_(self) -> str:
+        """The table that notebooks show."""
+        plan, memory = self.plan, self.plan.cost.memory_bytes
+        rows = {
+            "plan": plan.id,
+            "target": plan.wishes.target or "any strategy",
+            "step": f"{plan.cost.step_ns / 1e6:,.1f} ms, predicted",
+            "memory of a device": f"{show_bytes(memory.total)} of {show_bytes(memory.capacity)}",
+            "microbatches": f"{plan.microbatches}",
+            "outcome of the search": plan.search.outcome,
+        }
+        cells = "".join(
+            f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>"
+            for name, value in rows.items()
+        )
+        notes = "".join(f"<li>{escape(note)}</li>" for note in plan.notes)
+        return f"<table>{cells}</table><ul>{notes}</ul>"
 
     def write(self, path: Path) -> None:
         """Write the file atomically."""

@@ -19,6 +19,7 @@ class LauncherChoices(NamedTuple):
     context, expert: whether these degrees may exceed 1. sequence_parallel: whether tensor
     parallelism comes with it. hybrid: whether ZeRO may shard over a part of the devices (HSDP).
     partial: whether `full` recomputation may be that of the first layers of each stage only.
+    shards_all: whether ZeRO shards the smallest parameters too.
     """
 
     zero: tuple[ZeroStage, ...]
@@ -31,3 +32,4 @@ class LauncherChoices(NamedTuple):
     sequence_parallel: bool = True
     hybrid: bool = False
     partial: bool = False
+    shards_all: bool = False

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from meshwright.launch_options import accelerate, deepspeed, megatron, mindformers, torchtitan
+from meshwright.launch_options import (
+    accelerate,
+    deepspeed,
+    fsdp2,
+    megatron,
+    mindformers,
+    torchtitan,
+)
 from meshwright.launch_options.choices import LauncherChoices
 from meshwright.launch_options.uniform import uniform_of
 from meshwright.schema import Graph, Model, Plan, Setup
@@ -13,7 +20,7 @@ from meshwright.schema.target import TARGETS, Target
 from meshwright.schema.uniform_degrees import Uniform
 
 
-def _nothing(_: Uniform) -> Iterator[str]:
+def _nothing(*_: object) -> Iterator[str]:
     return iter(())
 
 
@@ -24,11 +31,13 @@ class _Launcher(NamedTuple):
     text: Callable[[Uniform], str]
     lost: Callable[[Uniform], Iterator[str]]
     remarks: Callable[[Uniform], Iterator[str]] = _nothing
+    lost_of_plan: Callable[[Plan, Graph, Setup | None], Iterator[str]] = _nothing
 
 
 _LAUNCHERS: Mapping[Target, _Launcher] = {
     "megatron-core": _Launcher(megatron.CHOICES, megatron.text, megatron.lost),
     "torchtitan": _Launcher(torchtitan.CHOICES, torchtitan.text, torchtitan.lost),
+    "fsdp2": _Launcher(fsdp2.CHOICES, fsdp2.text, fsdp2.lost, lost_of_plan=fsdp2.lost_of_plan),
     "accelerate": _Launcher(
         accelerate.CHOICES, accelerate.text, accelerate.lost, accelerate.remarks
     ),
@@ -40,7 +49,7 @@ assert tuple(_LAUNCHERS) == TARGETS
 
 _PADS_VOCABULARY: tuple[Target, ...] = ("megatron-core",)
 # PyTorch's DTensor and fully_shard cut any size into chunks, as torch.chunk does
-_CUTS_INTO_CHUNKS: tuple[Target, ...] = ("torchtitan", "accelerate")
+_CUTS_INTO_CHUNKS: tuple[Target, ...] = ("torchtitan", "fsdp2", "accelerate")
 # the others of these shard flat buffers of many parameters
 _SHARDS_ANY_SIZE: tuple[Target, ...] = (*_CUTS_INTO_CHUNKS, "megatron-core", "deepspeed")
 
@@ -76,7 +85,12 @@ def launch_of(plan: Plan, launcher: Target, *, graph: Graph, setup: Setup | None
         launcher=launcher,
         uniform=uniform,
         text=text_of(uniform, launcher),
-        lost=(*lost_of(uniform, launcher), *_setup(setup), *differences),
+        lost=(
+            *lost_of(uniform, launcher),
+            *_setup(setup),
+            *differences,
+            *_LAUNCHERS[launcher].lost_of_plan(plan, graph, setup),
+        ),
         remarks=tuple(_LAUNCHERS[launcher].remarks(uniform)),
     )
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from meshwright.client import Client
 from meshwright.common.files import cache_folder, read_text, write_whole
-from meshwright.planfile import read_plan
+from meshwright.planfile import PlanFile, read_plan
 from meshwright.runtime.ranks import rank_strategy
 from meshwright.schema import Document, Graph, InvalidInput, MeshwrightError, PlanError, Unavailable
 from meshwright.schema.rank_strategy import RankStrategy
@@ -25,7 +25,7 @@ Connect = Callable[[str], Client]
 
 
 class PlanSource:
-    """The source of a plan: a file, a URL (http://host/v1/plans/plan_…) or an id.
+    """The source of a plan: a file, its content, a URL (http://host/v1/plans/plan_…) or an id.
 
     `server` is the service of an id. `cache` is a folder, by default `meshwright` in the user's
     cache folder.
@@ -33,7 +33,7 @@ class PlanSource:
 
     def __init__(
         self,
-        plan: str | Path,
+        plan: str | Path | PlanFile,
         *,
         server: str | None = None,
         cache: Path | None = None,
@@ -56,8 +56,10 @@ class PlanSource:
 
     def service(self) -> tuple[str, str] | None:
         """The URL of the service that has the plan, and the plan's id; None for a file."""
-        text = str(self._plan)
-        if isinstance(self._plan, Path) or Path(text).is_file():
+        if isinstance(self._plan, (Path, PlanFile)):
+            return None
+        text = self._plan
+        if Path(text).is_file():
             return None
         if urlsplit(text).scheme in ("http", "https"):
             base, _, id_ = text.rstrip("/").rpartition("/v1/plans/")
@@ -75,7 +77,10 @@ class PlanSource:
     def _load(self, rank: int) -> tuple[RankStrategy, Graph]:
         service = self.service()
         if service is None:
-            return _of_file(Path(self._plan), rank)
+            if isinstance(self._plan, PlanFile):
+                return _of_content(self._plan, "the plan file", rank)
+            path = Path(self._plan)
+            return _of_content(read_plan(path), str(path), rank)
         return self._of_service(*service, rank)
 
     def _of_service(self, server: str, plan: str, rank: int) -> tuple[RankStrategy, Graph]:
@@ -111,11 +116,10 @@ class PlanSource:
         write_whole(path, json.dumps({"id": document.id, "document": document.to_dict()}))
 
 
-def _of_file(path: Path, rank: int) -> tuple[RankStrategy, Graph]:
-    file = read_plan(path)
+def _of_content(file: PlanFile, name: str, rank: int) -> tuple[RankStrategy, Graph]:
     if file.graph is None or file.setup is None:
         raise PlanError(
-            f"{path} holds a plan without its graph and setup. Use a file of `meshwright plan -o`"
+            f"{name} holds a plan without its graph and setup. Use a file of `meshwright plan -o`"
         )
     strategy = rank_strategy(file.plan, file.graph, file.setup, rank, file.topology)
     return strategy, file.graph

@@ -8,14 +8,17 @@ from typing import Literal, get_args
 from meshwright.schema.setup import Setup
 from meshwright.schema.stack import Stack
 
-Target = Literal["megatron-core", "torchtitan", "accelerate", "deepspeed", "mindformers"]
+Target = Literal[
+    "megatron-core", "torchtitan", "fsdp2", "accelerate", "deepspeed", "mindformers"
+]  # fmt: skip
 TARGETS: tuple[Target, ...] = get_args(Target)
 
-# The stack of each framework. Accelerate runs PyTorch's FSDP2, as torchtitan does. DeepSpeed's own
-# ZeRO is measured in Megatron-DeepSpeed only, and MindFormers nowhere.
+# The stack of each framework. torchtitan's is PyTorch's FSDP2, which Accelerate runs too.
+# DeepSpeed's own ZeRO is measured in Megatron-DeepSpeed only, and MindFormers nowhere.
 TARGET_STACKS: Mapping[Target, Stack | None] = {
     "megatron-core": "megatron-core",
     "torchtitan": "torchtitan",
+    "fsdp2": "torchtitan",
     "accelerate": "torchtitan",
     "deepspeed": "megatron-deepspeed",
     "mindformers": None,
@@ -26,6 +29,7 @@ TARGET_STACKS: Mapping[Target, Stack | None] = {
 _UNEVEN: Mapping[Target, str] = {
     "megatron-core": "pad",  # its vocabulary; the distributed optimizer shards flat buffers
     "torchtitan": "chunk",
+    "fsdp2": "chunk",
     "accelerate": "chunk",
     "deepspeed": "chunk",
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import torch
 
@@ -11,7 +11,7 @@ from meshwright.runtime.sequence_order import Turn, Turns
 from meshwright.runtime.torch.sequence_reorder import turned
 from meshwright.schema import Graph, InvalidInput
 from meshwright.schema.rank_strategy import RankStrategy
-from meshwright.schema.sizes import symbols_in
+from meshwright.schema.sizes import Size, symbols_in
 
 T = torch.Tensor
 
@@ -38,7 +38,7 @@ class Batches:
                     f"the batch has no {name!r}, which the plan's graph {self._graph.id} reads; "
                     f"its keys are {', '.join(map(repr, batch)) or 'none'}. Add the key"
                 )
-            dim = self._batch_dim(name)
+            dim = batch_dim(self._graph.tensor(name).shape)
             places = list(zip(entry.num_shards, entry.shard_id, strict=True))
             pieces = []
             for piece in self._split(turned(batch[name], self._turns(name)), dim):
@@ -68,7 +68,7 @@ class Batches:
                     f"step got no {name!r}, which the plan's graph {self._graph.id} reads; "
                     f"its keys are {', '.join(map(repr, batch)) or 'none'}. Add the key"
                 )
-            microbatches[name] = self._split(batch[name], self._batch_dim(name))
+            microbatches[name] = self._split(batch[name], batch_dim(self._graph.tensor(name).shape))
             self._check_share(name, microbatches[name][0], entry.num_shards)
         return microbatches
 
@@ -96,17 +96,6 @@ class Batches:
             )
         return list(tensor.chunk(count, dim=dim))
 
-    def _batch_dim(self, name: str) -> int | None:
-        shape = self._graph.tensor(name).shape
-        return next(
-            (
-                d
-                for d, size in enumerate(shape)
-                if isinstance(size, str) and "batch" in symbols_in(size)
-            ),
-            None,
-        )
-
     def _check_share(self, name: str, local: T, ways: tuple[int, ...]) -> None:
         whole = self._shapes[name]
         expected = tuple(size // way for size, way in zip(whole, ways, strict=True))
@@ -115,3 +104,8 @@ class Batches:
                 f"{name!r} has the shape {list(local.shape)} in a microbatch of this rank; its "
                 f"share of {list(whole)} is {list(expected)}"
             )
+
+
+def batch_dim(shape: Sequence[Size]) -> int | None:
+    """The position of the dim whose size has the symbol `batch`."""
+    return next((d for d, size in enumerate(shape) if "batch" in symbols_in(size)), None)

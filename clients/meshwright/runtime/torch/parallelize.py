@@ -5,10 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Literal, overload
 
 import torch
 import torch.distributed as dist
 
+from meshwright.launch_options.module_strategy import ModuleStrategy, module_strategy
+from meshwright.planfile import PlanFile
+from meshwright.runtime.fsdp2 import TrainedModule
 from meshwright.runtime.plan_source import PlanSource
 from meshwright.runtime.reporting import Reports
 from meshwright.runtime.torch.groups import StageGroups, create_groups
@@ -18,7 +22,9 @@ from meshwright.runtime.torch.parallel_model import Trained
 from meshwright.runtime.torch.start_up import joined
 from meshwright.runtime.torch.step_reporting import Observing
 from meshwright.schema import Graph, PlanError
+from meshwright.schema.rank_strategy import RankStrategy
 
+Engine = Literal["graph", "torch"]
 _LOG = logging.getLogger(__name__)
 _CHECKS = {
     "graph": "the module was compared with the plan's graph by its ops",
@@ -27,17 +33,53 @@ _CHECKS = {
 }
 
 
+@overload
 def parallelize(
     module: torch.nn.Module,
-    plan: str | Path,
+    plan: str | Path | PlanFile,
     *,
     server: str | None = None,
     cache: Path | None = None,
     timeout_s: float = 600,
     silence_s: float = 30,
     check_module: Method = "graph",
-) -> Trained:
-    """This process's part of a module under a plan: a file, a URL, or an id at `server`.
+    engine: Literal["graph"] = "graph",
+) -> Trained: ...
+
+
+@overload
+def parallelize(
+    module: torch.nn.Module,
+    plan: str | Path | PlanFile,
+    *,
+    server: str | None = None,
+    cache: Path | None = None,
+    timeout_s: float = 600,
+    silence_s: float = 30,
+    check_module: Method = "graph",
+    engine: Literal["torch"],
+) -> TrainedModule: ...
+
+
+def parallelize(
+    module: torch.nn.Module,
+    plan: str | Path | PlanFile,
+    *,
+    server: str | None = None,
+    cache: Path | None = None,
+    timeout_s: float = 600,
+    silence_s: float = 30,
+    check_module: Method = "graph",
+    engine: Engine = "graph",
+) -> Trained | TrainedModule:
+    """This process's part of a module under a plan.
+
+    plan: a file, its content, a URL, or an id at `server`.
+
+    The engine `graph` runs the ops of the plan's graph and carries out any plan; the module is left
+    as it is. The engine `torch` changes the module in place by PyTorch's own parts (fully_shard,
+    parallelize_module, checkpoint_wrapper), and runs its own forward. It carries out plans of the
+    target `fsdp2`, and raises PlanError with the reason for others.
 
     The process group is the default one of torch.distributed. If there is none, this function
     creates it from the variables of the launcher (torchrun), and `close` destroys it. A restart
@@ -77,6 +119,23 @@ def parallelize(
         source = PlanSource(plan, server=server, cache=cache)
         strategy, graph = source.of_rank(rank, world_size)
         _check(graph)
+        observing = _observing(source, next(module.parameters()).device)
+        if engine == "torch":
+            own = _module_strategy(strategy, graph)
+            in_place = TrainedModule(
+                module,
+                own,
+                strategy,
+                graph,
+                close=close,
+                pulse=pulse,
+                check=check,
+                meet=lambda: start.meet("checking the module"),
+                observing=observing,
+            )
+            pulse.begin()
+            start.meet("placing the parameters")
+            return in_place
         trained = Trained(
             module,
             strategy,
@@ -85,7 +144,7 @@ def parallelize(
             close=close,
             pulse=pulse,
             check=check,
-            observing=_observing(source, next(module.parameters()).device),
+            observing=observing,
         )
         pulse.begin()
         start.meet("placing the parameters")
@@ -102,6 +161,23 @@ def _observing(source: PlanSource, device: torch.device) -> Observing | None:
     """The reports of step times to the service of the plan; None for a plan in a file."""
     service = source.service()
     return None if service is None else Observing(service[1], device, Reports(service[0]))
+
+
+def _module_strategy(strategy: RankStrategy, graph: Graph) -> ModuleStrategy:
+    """The plan in the terms of PyTorch's own parts; PlanError where they do not state it."""
+    if len(strategy.sites) > 1:
+        raise PlanError(
+            f"the plan has {len(strategy.sites)} stages, and the engine 'torch' runs one. Use the "
+            "engine 'graph', or plan with the target fsdp2"
+        )
+    found = module_strategy(strategy.stages[0].planned, graph, strategy.symbols)
+    if found.unstated:
+        more = f" (and {len(found.unstated) - 1} more)" if len(found.unstated) > 1 else ""
+        raise PlanError(
+            f"PyTorch's own parts do not carry out the plan: {found.unstated[0]}{more}. Use the "
+            "engine 'graph', or plan with the target fsdp2"
+        )
+    return found
 
 
 def _check(graph: Graph) -> None:

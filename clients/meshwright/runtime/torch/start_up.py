@@ -127,7 +127,7 @@ def joined(device: torch.device, timeout_s: float) -> tuple[StartUp, Callable[[]
         assert world is not None
         rank, size = dist.get_rank(), dist.get_world_size()
         return StartUp(world.get_group_store(), rank, size, timeout_s), lambda: None
-    store, rank, size = _rendezvous(timeout_s)
+    store, rank, size = rendezvous(timeout_s)
     start = StartUp(store, rank, size, timeout_s)
     start.meet("joining")
     backend = "nccl" if device.type == "cuda" else "gloo"
@@ -136,7 +136,7 @@ def joined(device: torch.device, timeout_s: float) -> tuple[StartUp, Callable[[]
     return start, dist.destroy_process_group
 
 
-def _rendezvous(timeout_s: float) -> tuple[Store, int, int]:
+def rendezvous(timeout_s: float) -> tuple[Store, int, int]:
     """The store, the rank and the world size, from the variables of the launcher (torchrun).
 
     The store does not wait for workers, so that a missing rank can be named.

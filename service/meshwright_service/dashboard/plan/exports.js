@@ -9,6 +9,7 @@ const LAYOUTS = { dtensor: "PyTorch (DTensor)", jax: "JAX", mindspore: "MindSpor
 const LAUNCHERS = {
   "megatron-core": ["Megatron-LM", "args", "arguments"],
   torchtitan: ["torchtitan", "toml", "TOML"],
+  fsdp2: ["PyTorch FSDP2", "py", "script"],
   accelerate: ["Accelerate", "yaml", "YAML"],
   deepspeed: ["DeepSpeed", "json", "JSON"],
   mindformers: ["MindFormers", "yaml", "YAML"],

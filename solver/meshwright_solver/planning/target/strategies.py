@@ -66,8 +66,11 @@ class TargetStrategy:
 
     def request(self, request: Request) -> Request:
         """The request for the plan of this strategy, without a schedule."""
+        assert request.target is not None
         parallel = None
-        if self.shard_size is not None:
+        if choices_of(request.target).shards_all:
+            parallel = OptimizerParallel(shard_size=self.shard_size, threshold_kb=0)
+        elif self.shard_size is not None:
             parallel = OptimizerParallel(shard_size=self.shard_size)
         return request.model_copy(
             update={

@@ -13,15 +13,18 @@ from meshwright.schema import Graph
 T = torch.Tensor
 
 
-def meta_copy(module: torch.nn.Module, graph: Graph) -> torch.nn.Module:
+def meta_copy(
+    module: torch.nn.Module, graph: Graph, device: str | torch.device = "meta"
+) -> torch.nn.Module:
     """The module without values, in the dtypes of the graph.
 
-    A graph has the dtypes of its capture, and the module may have wider ones.
+    A graph has the dtypes of its capture, and the module may have wider ones. With another device,
+    call it in a FakeTensorMode.
     """
     check_forwards(module)
     dtypes = _dtypes(module, graph)
     tensors = {id(t): t for own in module.modules() for t in _tensors(own)}
-    memo = {id_: _empty(tensor, dtypes) for id_, tensor in tensors.items()}
+    memo = {id_: _empty(tensor, dtypes, device) for id_, tensor in tensors.items()}
     return copy.deepcopy(module, memo)
 
 
@@ -60,9 +63,11 @@ def _dtypes(module: torch.nn.Module, graph: Graph) -> dict[int | torch.dtype, to
     return dtypes
 
 
-def _empty(tensor: T, dtypes: Mapping[int | torch.dtype, torch.dtype]) -> T:
+def _empty(
+    tensor: T, dtypes: Mapping[int | torch.dtype, torch.dtype], device: str | torch.device
+) -> T:
     dtype = dtypes.get(id(tensor)) or dtypes.get(tensor.dtype, tensor.dtype)
-    empty = torch.empty(tensor.shape, dtype=dtype, device="meta")
+    empty = torch.empty(tensor.shape, dtype=dtype, device=device)
     if isinstance(tensor, torch.nn.Parameter):
         return torch.nn.Parameter(empty, requires_grad=tensor.requires_grad)
     return empty

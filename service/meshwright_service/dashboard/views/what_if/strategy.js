@@ -12,7 +12,7 @@ export function strategyFields(asked) {
   const group = "strategy";
   const onlyIf = (said) => said("target") === "" && said("stated") === "stated";
   return [
-    choice({ name: "target", label: "Framework", group, pointer: "/target", options: [["", "any strategy"], "megatron-core", "torchtitan", "accelerate", "deepspeed", "mindformers"] }, asked),
+    choice({ name: "target", label: "Framework", group, pointer: "/target", options: [["", "any strategy"], "megatron-core", "torchtitan", "fsdp2", "accelerate", "deepspeed", "mindformers"] }, asked),
     placed({
       name: "stated", label: "Strategy", group, onlyIf: (said) => said("target") === "", pointer: "/degrees", options: [["", "the search finds it"], ["stated", "as the degrees say"]],
       read: () => "stated", write: () => ({}),

@@ -1,0 +1,52 @@
+"""Reduction of the loss over the batch: a mean or a sum."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from meshwright.schema import Graph, Op
+from meshwright.schema.sizes import symbols_in
+
+Reduction = Literal["mean", "sum"]
+_LINEAR = frozenset({"cast", "reshape", "neg", "identity"})
+_SCALED = frozenset({"mul", "div"})
+
+
+def loss_reduction(graph: Graph) -> Reduction | None:
+    """Whether the loss is a mean or a sum over the batch; None for any other function of it."""
+    producers = graph.producers()
+    shapes = {tensor.name: tensor.shape for tensor in graph.tensors}
+
+    def has_batch(name: str) -> bool:
+        return any("batch" in symbols_in(size) for size in shapes[name] if isinstance(size, str))
+
+    def of(name: str) -> Reduction | None:
+        op = producers.get(name)
+        if op is None or has_batch(name):
+            return None
+        reduced = [own for own in op.inputs if has_batch(own)]
+        if reduced:
+            return _of_op(op)
+        if op.kind in _LINEAR and len(op.inputs) == 1:
+            return of(op.inputs[0])
+        if op.kind in _SCALED and _is_by_number(op):
+            return of(op.inputs[0])
+        if op.kind == "add" and len(op.inputs) == 2:
+            parts = {of(own) for own in op.inputs}
+            return parts.pop() if len(parts) == 1 else None
+        return None
+
+    return None if graph.loss is None else of(graph.loss)
+
+
+def _of_op(op: Op) -> Reduction | None:
+    named = op.kind if op.kind in ("mean", "sum") else op.attrs.get("reduction")
+    return "mean" if named == "mean" else "sum" if named == "sum" else None
+
+
+def _is_by_number(op: Op) -> bool:
+    """Whether an op scales its input by a number that does not depend on the batch."""
+    numbers = [value for value in op.attrs.values() if isinstance(value, (int, float, str))]
+    return len(op.inputs) == 1 and not any(
+        isinstance(value, str) and "batch" in value for value in numbers
+    )
