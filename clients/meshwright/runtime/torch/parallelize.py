@@ -12,9 +12,9 @@ import torch.distributed as dist
 
 from meshwright.launch_options.module_strategy import ModuleStrategy, module_strategy
 from meshwright.planfile import PlanFile
-from meshwright.runtime.fsdp2 import TrainedModule
 from meshwright.runtime.plan_source import PlanSource
 from meshwright.runtime.reporting import Reports
+from meshwright.runtime.torch.fsdp2 import TrainedModule
 from meshwright.runtime.torch.groups import StageGroups, create_groups
 from meshwright.runtime.torch.module_check import Method, ModuleCheck, compare_module
 from meshwright.runtime.torch.module_check.parameter_check import other_dtypes

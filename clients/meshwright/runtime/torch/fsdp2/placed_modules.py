@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from typing import Literal
 
@@ -12,9 +13,9 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ParallelStyle, parallelize_module
 
-from meshwright.runtime.fsdp2.forward_pass import ForwardPass
-from meshwright.runtime.fsdp2.placed_module import PlacedModule, distributed
 from meshwright.runtime.ranks import LOADED
+from meshwright.runtime.torch.fsdp2.forward_pass import ForwardPass
+from meshwright.runtime.torch.fsdp2.placed_module import PlacedModule, distributed
 from meshwright.runtime.torch.module_check.meta_copy import meta_copy
 from meshwright.schema import Graph, MeshwrightError, PlanError
 from meshwright.stages.module_placements import ModulePlacements, Placement
@@ -99,6 +100,9 @@ def _failure(
     """The error of a forward on fake tensors; None if it runs."""
     forward = ForwardPass(graph, mesh.device_type, placements)
     device = mesh.device_type
+    log = logging.getLogger("torch._subclasses.fake_tensor")
+    level = log.level
+    log.setLevel(logging.CRITICAL)  # a failure is an answer
     try:
         # fake tensors are of the device of those that the forward makes
         with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), forward.context():
@@ -116,4 +120,6 @@ def _failure(
         return error.detail
     except Exception as error:  # user code and DTensor raise errors of any class
         return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+    finally:
+        log.setLevel(level)
     return None

@@ -15,8 +15,8 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Shard
 
 from meshwright.launch_options.module_strategy import ModuleStrategy
-from meshwright.runtime.fsdp2.blocks import block_paths, other_paths
-from meshwright.runtime.fsdp2.placed_modules import Flow, names_in_graph, place_modules
+from meshwright.runtime.torch.fsdp2.blocks import block_paths, gathered_paths, return_no_view
+from meshwright.runtime.torch.fsdp2.placed_modules import Flow, names_in_graph, place_modules
 from meshwright.schema import Graph, PlanError
 
 REPLICAS, SHARDS, TENSOR = "dp_replicate", "dp_shard", "tp"
@@ -59,8 +59,10 @@ def apply_strategy(
             )
         for path in blocks:
             checkpoint(module.get_submodule(path))
-    paths = (*blocks, *other_paths(module, blocks))
-    parts = [*(module.get_submodule(path) for path in paths), module]
+    parts = [module.get_submodule(path) for path in gathered_paths(module, blocks)]
+    for part in parts:
+        return_no_view(part)
+    parts.append(module)
 
     def shard_dim(parameter: nn.Parameter) -> Shard | None:
         dim = dims.get(id(parameter), 0)

@@ -84,7 +84,9 @@ def _redistributed(tensor: DTensor, placement: Placement) -> DTensor:
     """A tensor with a placement. A value that the plan leaves partial may be reduced already."""
     if placement in ("any", "partial"):
         return tensor
-    return tensor.redistribute(placements=[torch_placement(placement)])
+    wanted = torch_placement(placement)
+    # the backward pass of a redistribution reduces its gradient, even where nothing is moved
+    return tensor if tensor.placements == (wanted,) else tensor.redistribute(placements=[wanted])
 
 
 def distributed(parameter: nn.Parameter, mesh: DeviceMesh, placement: Placement) -> nn.Parameter:

@@ -10,23 +10,22 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed.checkpoint.state_dict import (
-    get_model_state_dict,
-    get_state_dict,
-    set_model_state_dict,
-    set_state_dict,
-)
-from torch.distributed.checkpoint.state_dict_loader import load
-from torch.distributed.checkpoint.state_dict_saver import save
 from torch.distributed.tensor import DTensor
 from typing_extensions import Self
 
 from meshwright.launch_options.module_strategy import ModuleStrategy
-from meshwright.runtime.fsdp2.apply import REPLICAS, SHARDS, TENSOR, apply_strategy, device_mesh
-from meshwright.runtime.fsdp2.forward_pass import ForwardPass
-from meshwright.runtime.fsdp2.label_count import label_count
-from meshwright.runtime.fsdp2.placed_modules import Flow, flow_that_runs
-from meshwright.runtime.fsdp2.rows import row_batches
+from meshwright.runtime.torch.fsdp2.apply import (
+    REPLICAS,
+    SHARDS,
+    TENSOR,
+    apply_strategy,
+    device_mesh,
+)
+from meshwright.runtime.torch.fsdp2.checkpoint import load_checkpoint, save_checkpoint
+from meshwright.runtime.torch.fsdp2.forward_pass import ForwardPass
+from meshwright.runtime.torch.fsdp2.label_count import label_count
+from meshwright.runtime.torch.fsdp2.placed_modules import Flow, flow_that_runs
+from meshwright.runtime.torch.fsdp2.rows import row_batches
 from meshwright.runtime.torch.heartbeat import Pulse
 from meshwright.runtime.torch.module_check import ModuleCheck
 from meshwright.runtime.torch.module_check.parameter_check import check_parameters
@@ -158,34 +157,31 @@ class TrainedModule:
             local.mul_(scale)
         return norm
 
-    def save(self, folder: str | Path, optimizer: torch.optim.Optimizer | None = None) -> None:
+    def save(
+        self,
+        folder: str | Path,
+        optimizer: torch.optim.Optimizer | None = None,
+        *,
+        extra: Mapping[str, Any] | None = None,
+    ) -> None:
         """Write a checkpoint with torch.distributed.checkpoint. All ranks must call it.
 
-        Its names are those of the module's own `state_dict`.
+        Its names are those of the module's own `state_dict`. The previous checkpoint in the folder
+        stays until the new one is complete. `extra` is JSON that `load` returns. Raises
+        CheckpointError if it cannot be written.
         """
         with self._pulse.guard():
-            save(self._state(optimizer), checkpoint_id=str(folder))
+            save_checkpoint(Path(folder), self.module, optimizer, extra or {})
 
-    def load(self, folder: str | Path, optimizer: torch.optim.Optimizer | None = None) -> None:
-        """Load a checkpoint of `save`, by this plan or another one, on any number of ranks."""
+    def load(
+        self, folder: str | Path, optimizer: torch.optim.Optimizer | None = None
+    ) -> dict[str, Any]:
+        """Load a checkpoint of `save`, by this plan or another one, on any number of ranks.
+
+        Returns its `extra`. Raises CheckpointError if there is none, or it is of another module.
+        """
         with self._pulse.guard():
-            state = self._state(optimizer)
-            load(state, checkpoint_id=str(folder))
-            if optimizer is None:
-                set_model_state_dict(self.module, state["model"])
-            else:
-                set_state_dict(
-                    self.module,
-                    optimizer,
-                    model_state_dict=state["model"],
-                    optim_state_dict=state["optimizer"],
-                )
-
-    def _state(self, optimizer: torch.optim.Optimizer | None) -> dict[str, Any]:
-        if optimizer is None:
-            return {"model": get_model_state_dict(self.module)}
-        model, states = get_state_dict(self.module, optimizer)
-        return {"model": model, "optimizer": states}
+            return load_checkpoint(Path(folder), self.module, optimizer)
 
     def _weights(self, inputs: Sequence[Mapping[str, T]]) -> Iterable[T | float]:
         """The weight of this rank's loss in each microbatch of a step.

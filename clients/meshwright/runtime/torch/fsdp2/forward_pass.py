@@ -11,8 +11,8 @@ from torch import nn
 from torch.distributed.tensor.experimental import implicit_replication
 from torch.distributed.tensor.parallel import loss_parallel
 
-from meshwright.runtime.fsdp2.attention_on_cpu import register_attention_on_cpu
 from meshwright.runtime.torch.autocast import autocast_dtypes
+from meshwright.runtime.torch.fsdp2.attention_on_cpu import register_attention_on_cpu
 from meshwright.runtime.torch.module_check.forward_arguments import forward_arguments
 from meshwright.schema import Graph, PlanError, Tensor
 from meshwright.stages.module_placements import ModulePlacements
