@@ -125,6 +125,6 @@ def test_an_answer_prints_in_one_line() -> None:
 
 
 def test_public_names_of_the_package_are_listed() -> None:
-    assert {"parallelize", "__version__"} <= set(dir(meshwright))
-    assert set(meshwright.__all__) == {"parallelize", "__version__"}
+    assert {"parallelize", "plan", "__version__"} <= set(dir(meshwright))
+    assert set(meshwright.__all__) == {"parallelize", "plan", "__version__"}
     assert meshwright.__version__.split(".")[0].isdecimal()

@@ -45,8 +45,8 @@ def export(
 ) -> None:
     """Write a plan's layouts as DTensor placements, PartitionSpecs or MindSpore strategies, in
     JSON; of a captured MindSpore network what its primitives are given, or MindSpore's own file of
-    strategies; or its degrees as Megatron-LM's arguments, a torchtitan TOML, a YAML for accelerate
-    launch, a DeepSpeed JSON or a MindFormers YAML.
+    strategies; or its degrees as Megatron-LM's arguments, a torchtitan TOML, a training script for
+    PyTorch's FSDP2, a YAML for accelerate launch, a DeepSpeed JSON or a MindFormers YAML.
     GraphML and DOT have its ops with strategies and costs, its tensors with layouts.
 
     Standard error lists each part of the plan that the target cannot express. Then nothing is

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 
 from meshwright.launch_options.loss_reduction import Reduction, loss_reduction
 from meshwright.launch_options.roles import axis_roles, op_roles
-from meshwright.schema import DTYPE_BYTES, Axis, Graph, Layout, ParameterPlan, Stage
+from meshwright.schema import Axis, Graph, Layout, Mesh, ParameterPlan, Stage
 from meshwright.stages.module_placements import ModulePlacements, module_placements
 from meshwright.stages.op_axes import on_reused
 from meshwright.stages.planned_stage import PlannedStage
@@ -88,7 +89,7 @@ def module_strategy(stage: Stage, graph: Graph, symbols: Mapping[str, int]) -> M
         keeps_parameters=not any(_dim_of(p.value, sharding) is not None for p in stage.parameters),
         recomputes=stage.recompute is not None and bool(stage.recompute.segments),
         reduction=reduction,
-        reduce_bytes=_reduce_bytes(stage, planned),
+        reduce_bytes=_reduce_bytes(stage, planned.mesh),
         drops_alike=alike,
         unstated=tuple(unstated),
     )
@@ -162,23 +163,22 @@ def _dim_of(layout: Layout, axes: Sequence[Axis]) -> int | None:
     )
 
 
-def _reduce_bytes(stage: Stage, planned: PlannedStage) -> int | None:
-    """Bytes of an element of the largest gradient that is reduced."""
+def _reduce_bytes(stage: Stage, mesh: Mesh) -> int | None:
+    """Bytes of an element of the gradients that are reduced, by the largest reduction."""
     found = [
-        (step.payload_bytes, moved.tensor, moved)
+        step
         for moved in stage.redistributions
         if moved.traffic == "gradient"
         for step in (*moved.backward, *moved.per_step)
+        if step.kind in ("all_reduce", "reduce_scatter")
     ]
     if not found:
         return None
-    payload_bytes, name, moved = max(found, key=lambda entry: entry[:2])
-    op = next(op for op in planned.order if op.name == moved.op)
-    assert moved.input is not None
-    elements = 1
-    for size in planned.needed(op, moved.input).local_shape(planned.mesh):
-        elements *= size
-    return round(payload_bytes / elements) or DTYPE_BYTES[planned.graph.tensor(name).dtype]
+    largest = max(found, key=lambda step: step.payload_bytes)
+    elements = prod(largest.to.local_shape(mesh))
+    if largest.kind == "reduce_scatter":
+        elements *= mesh.size(largest.axes)
+    return round(largest.payload_bytes / elements)
 
 
 def _drops(planned: PlannedStage, tensor: Sequence[Axis]) -> tuple[bool, Sequence[str]]:

@@ -59,6 +59,7 @@ class ModulePlacement:
 class ModulePlacements:
     """The placements of the modules of a stage.
 
+    raw         the placements of parameters that plain ops read
     unplaced    the parameters without a placement, with their layouts
     no_local    the reason for which there is no local flow; empty if there is one
     of_tail     the parameters that plain ops of the tail read
@@ -66,6 +67,7 @@ class ModulePlacements:
     """
 
     modules: Mapping[str, ModulePlacement] = field(default_factory=dict)
+    raw: Mapping[str, Placement] = field(default_factory=dict)
     unplaced: tuple[str, ...] = ()
     no_local: str = ""
     of_tail: frozenset[str] = frozenset()
@@ -85,13 +87,18 @@ def module_placements(planned: PlannedStage, axes: Sequence[Axis]) -> ModulePlac
             modules[path] = borders.of_module(path)
         except NotPlaced as why:
             unplaced.append(f"module {path!r}: {why}")
-    unplaced += borders.raw_parameters()
+    raw: dict[str, Placement] = {}
+    try:
+        raw = borders.raw_parameters()
+    except NotPlaced as why:
+        unplaced.append(f"a parameter outside of modules of its own: {why}")
     return ModulePlacements(
-        modules,
-        tuple(unplaced),
-        "" if unplaced else borders.why_not_local(modules),
-        borders.of_tail,
-        any(
+        modules=modules,
+        raw=raw,
+        unplaced=tuple(unplaced),
+        no_local="" if unplaced else borders.why_not_local(modules, raw),
+        of_tail=borders.of_tail,
+        shards_classes=any(
             op.kind == "cross_entropy" and not set(axes).isdisjoint(on_reused(planned.ops[op.name]))
             for op in planned.order
         ),
@@ -169,18 +176,15 @@ class _Borders:
         entry = inputs.popitem()[1] if len(set(inputs.values())) == 1 else _ANY
         return ModulePlacement(parameters, entry, output, is_local)
 
-    def raw_parameters(self) -> Iterator[str]:
-        """Messages for parameters outside of these modules that tensor parallelism concerns."""
-        for op in self._order:
-            if self._module_of[op.name] is not None:
-                continue
-            for name in op.inputs:
-                root = self._planned.source(name).root
-                if root in self._planned.parameters and self._on_op(op):
-                    yield (
-                        f"parameter {root!r}: op {op.name!r}, which reads it, is cut over "
-                        "tensor-parallel ranks, and no module has this parameter alone"
-                    )
+    def raw_parameters(self) -> dict[str, Placement]:
+        """The placements of parameters that plain ops read; NotPlaced for another layout."""
+        return {
+            root: self._placement(self._planned.at_rest(root))
+            for op in self._order
+            if self._module_of[op.name] is None
+            for root in (self._planned.source(name).root for name in op.inputs)
+            if root in self._planned.parameters
+        }
 
     @cached_property
     def of_tail(self) -> frozenset[str]:
@@ -194,10 +198,15 @@ class _Borders:
                 roots = (self._planned.source(name).root for name in op.inputs)
                 yield from (root for root in roots if root in self._planned.parameters)
 
-    def why_not_local(self, modules: Mapping[str, ModulePlacement]) -> str:
+    def why_not_local(
+        self, modules: Mapping[str, ModulePlacement], raw: Mapping[str, Placement]
+    ) -> str:
         """The reason for which there is no local flow; empty if there is one."""
         if both := self.of_tail.intersection(self._raw(tail=False)):
             return f"the loss reads {min(both)!r}, and other ops do"
+        for name, placement in raw.items():
+            if placement != "replicate":
+                return f"plain ops read the parameter {name!r}, which is sharded"
         for path, placed in modules.items():
             if placed.is_local and placed.output in ("partial", "any"):
                 return f"plain ops read the output of {path!r} in a layout without a placement"

@@ -48,11 +48,12 @@ class Block(nn.Module):
 class Odd(nn.Module):
     """A vocabulary that no number of devices divides, learned positions, logits scaled in place."""
 
-    def __init__(self, dropout: float = 0.0) -> None:
+    def __init__(self, dropout: float = 0.0, vocabulary: int = 61) -> None:
         super().__init__()
-        self.table, self.places = nn.Embedding(61, 32), nn.Parameter(torch.randn(1, LENGTH, 32))
+        self.table = nn.Embedding(vocabulary, 32)
+        self.places = nn.Parameter(torch.randn(1, LENGTH, 32))
         self.blocks = nn.ModuleList(Block(32, 4, dropout) for _ in range(2))
-        self.norm, self.head = nn.LayerNorm(32), nn.Linear(32, 61)
+        self.norm, self.head = nn.LayerNorm(32), nn.Linear(32, vocabulary)
         self.register_buffer("scale", torch.tensor(0.5))
 
     def forward(self, ids: T, labels: T) -> T:
@@ -152,6 +153,7 @@ MODELS = {
     "transformers bert": Model(of_transformers("BertForMaskedLM", _BERT), tokens),
     "transformers vit": Model(of_transformers("ViTForImageClassification", _VISION), pictures),
     "odd": Model(Odd, odd_tokens),
+    "large vocabulary": Model(lambda: Odd(vocabulary=8192), odd_tokens),
     "odd with dropout": Model(lambda: Odd(0.2), odd_tokens),
     "chain": Model(Chain, vectors),
 }

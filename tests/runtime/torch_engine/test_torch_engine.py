@@ -1,13 +1,16 @@
-"""The engine `torch` on 2, 4 and 8 processes: losses and gradients equal one process."""
+"""The engine `torch` on 2 and 4 processes: losses and gradients equal one process."""
 
 from __future__ import annotations
+
+from collections import Counter
 
 import pytest
 
 from tests.runtime.torch_engine.worlds import (
     Case,
     Outcome,
-    bytes_at_rest,
+    at_rest,
+    expected,
     planned,
     run_world,
 )
@@ -20,6 +23,7 @@ TWO = (
     Case("tensor", "transformers qwen3", {"tp": 2}),
     Case("sequence", "transformers llama", {"tp": 2, **SP}, recompute="full"),
     Case("sizes of the whole model", "odd", {"tp": 2, **SP}),
+    Case("loss of a cut vocabulary", "large vocabulary", {"tp": 2, **SP}),
     Case("two sums at once", "transformers phi", {"tp": 2}),
     Case("tied bias", "transformers bert", {"tp": 2}),
     Case("pictures", "transformers vit", {"tp": 2}, microbatches=1),
@@ -41,8 +45,10 @@ FOUR = (
 REFUSED = {
     "statistics of the batch": "its statistics are those of the whole batch",
     "fused heads": "no shard of one dim",
-    "parameters of heads": "no module has this parameter alone",
 }
+UNEVEN = ("head.bias",)  # the plan shards no dim of 61
+# chosen: DTensor gathers again in a recomputed block what the plan keeps
+MORE = 1.25
 # transformers' norms and rotary tables compute in float32
 PRECISION = {"float64": 1e-10, "transformers": 1e-5, "float32": 1e-4}
 
@@ -58,13 +64,31 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
 
 
 def holds(case: Case, size: int, outcome: Outcome) -> None:
+    """Losses and gradients are those of one process; collectives and shards those of the plan."""
     assert not outcome.refused
     kind = "transformers" if case.model.startswith("transformers") else case.dtype
     precision = PRECISION["float32" if case.dtype == "float32" else kind]
     assert outcome.loss_error < 10 * precision
     assert outcome.gradient_error < precision, outcome.worst
     file = planned(case, size)
-    assert outcome.local_bytes.keys() >= bytes_at_rest(file).keys() or "gpt" in case.model
+    for name, elements in at_rest(file).items():
+        # a parameter that the plan leaves whole is sharded all the same
+        if name not in UNEVEN:
+            assert outcome.local.get(name, elements) == elements, name
+    ran = Counter[str]()
+    for key, elements in outcome.ran.items():
+        what, axis = key.split()
+        ran[f"{what} {'tp' if axis == 'tp' else 'dp'}"] += elements
+    by_plan = Counter[str]()
+    for key, elements in expected(file).items():
+        what, axis = key.split()
+        by_plan[f"{what} {'tp' if axis.startswith('tp') else 'dp'}"] += elements
+    for what in ("all_gather dp", "reduce_scatter dp"):
+        assert abs(ran[what] - by_plan[what]) <= 0.02 * by_plan[what], what
+    # an all-reduce counts as the two halves that the other collectives are
+    of_tensor = [2 * own["all_reduce tp"] + own["all_gather tp"] + own["reduce_scatter tp"]
+                 for own in (ran, by_plan)]  # fmt: skip
+    assert of_tensor[0] <= MORE * of_tensor[1]
 
 
 @pytest.mark.parametrize("case", [c for c in TWO if c.name not in REFUSED], ids=lambda c: c.name)

@@ -62,7 +62,7 @@ class Outcome:
     """What came of a case on the first rank.
 
     loss_error, gradient_error: the largest difference from one process over all steps, the latter
-    as a share of the gradient's norm. local_bytes: of the parameters of a rank, by name. ran: the
+    as a share of the gradient's norm. local: the elements of each parameter on the rank. ran: the
     elements of the collectives of the last step. refused: the message, where the plan is refused.
     """
 
@@ -70,8 +70,7 @@ class Outcome:
     gradient_error: float = 0.0
     worst: str = ""
     flow: str | None = None
-    local_bytes: dict[str, int] = field(default_factory=dict)
-    names: tuple[str, ...] = ()
+    local: dict[str, int] = field(default_factory=dict)
     ran: Ran = field(default_factory=dict)
     refused: str = ""
 
@@ -115,7 +114,7 @@ def run_world(size: int, cases: Sequence[Case], folder: Path) -> dict[str, Outco
         _rank, (size, store.port, tuple(cases), folder), nprocs=size, start_method="forkserver"
     )
     found = json.loads((folder / "outcomes.json").read_text())
-    return {name: Outcome(**{**own, "names": tuple(own["names"])}) for name, own in found.items()}
+    return {name: Outcome(**own) for name, own in found.items()}
 
 
 def _rank(rank: int, size: int, port: int, cases: Sequence[Case], folder: Path) -> None:
@@ -145,10 +144,7 @@ def _trained(case: Case, plan: Path) -> Outcome:
     names = tuple(module.state_dict())
     with meshwright.parallelize(module, plan, engine="torch") as trained:
         assert trained.module is module
-        local_bytes = {
-            name: _local(own).numel() * own.element_size()
-            for name, own in trained.named_parameters()
-        }
+        local = {name: _local(own).numel() for name, own in trained.named_parameters()}
         assert names == tuple(module.state_dict())
         # eps: gradients that are zero but for rounding must not become steps
         optimizers = [
@@ -173,7 +169,7 @@ def _trained(case: Case, plan: Path) -> Outcome:
                 optimizer.step()
                 optimizer.zero_grad()
     worst = max(errors, key=lambda name: errors[name])
-    return Outcome(loss_error, errors[worst], worst, trained.flow, local_bytes, names, ran)
+    return Outcome(loss_error, errors[worst], worst, trained.flow, local, ran)
 
 
 def _errors(alone: nn.Module, trained: TrainedModule) -> dict[str, float]:
@@ -266,13 +262,10 @@ def expected(file: PlanFile) -> Ran:
     return dict(found)
 
 
-def bytes_at_rest(file: PlanFile) -> dict[str, int]:
-    """The bytes of each parameter on a device between steps, by the plan."""
-    (stage,), graph = file.plan.stages, file.graph
-    assert graph is not None
-    found = {}
-    for parameter in stage.parameters:
-        layout = parameter.gradient or parameter.value
-        width = torch.empty((), dtype=getattr(torch, graph.tensor(parameter.tensor).dtype))
-        found[parameter.tensor] = prod(layout.local_shape(stage.mesh)) * width.element_size()
-    return found
+def at_rest(file: PlanFile) -> dict[str, int]:
+    """The elements of each parameter on a device between steps, by the plan."""
+    (stage,) = file.plan.stages
+    return {
+        parameter.tensor: prod((parameter.gradient or parameter.value).local_shape(stage.mesh))
+        for parameter in stage.parameters
+    }

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.distributed.device_mesh import DeviceMesh
-from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor import Placement as TorchPlacement
 from torch.distributed.tensor.parallel import ParallelStyle
 
@@ -84,9 +84,15 @@ def _redistributed(tensor: DTensor, placement: Placement) -> DTensor:
     """A tensor with a placement. A value that the plan leaves partial may be reduced already."""
     if placement in ("any", "partial"):
         return tensor
-    wanted = torch_placement(placement)
+    wanted = [torch_placement(placement)]
+    (own,) = tensor.placements
     # the backward pass of a redistribution reduces its gradient, even where nothing is moved
-    return tensor if tensor.placements == (wanted,) else tensor.redistribute(placements=[wanted])
+    if own == wanted[0]:
+        return tensor
+    tensor = tensor.redistribute(placements=wanted)
+    # DTensor does not return partial gradients to lookups in a part of a table
+    is_lookup = own.is_partial() and type(own) is not Partial
+    return tensor.redistribute(placements=wanted) if is_lookup else tensor
 
 
 def distributed(parameter: nn.Parameter, mesh: DeviceMesh, placement: Placement) -> nn.Parameter:

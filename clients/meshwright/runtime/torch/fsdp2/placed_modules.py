@@ -14,7 +14,7 @@ from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ParallelStyle, parallelize_module
 
 from meshwright.runtime.ranks import LOADED
-from meshwright.runtime.torch.fsdp2.forward_pass import ForwardPass
+from meshwright.runtime.torch.fsdp2.microbatch_forward import MicrobatchForward
 from meshwright.runtime.torch.fsdp2.placed_module import PlacedModule, distributed
 from meshwright.runtime.torch.module_check.meta_copy import meta_copy
 from meshwright.schema import Graph, MeshwrightError, PlanError
@@ -43,7 +43,8 @@ def place_modules(
             key = id(parameter)
             is_in_flow = flow == "dtensor" or names.get(key) in placements.of_tail
             if key not in replaced and is_in_flow and not isinstance(parameter, DTensor):
-                replaced[key] = distributed(parameter, mesh, "replicate")
+                placement = placements.raw.get(names.get(key, ""), "replicate")
+                replaced[key] = distributed(parameter, mesh, placement)
             if key in replaced:
                 part.register_parameter(name, replaced[key])
     del kept
@@ -98,7 +99,7 @@ def _failure(
     sizes: Mapping[str, int],
 ) -> str | None:
     """The error of a forward on fake tensors; None if it runs."""
-    forward = ForwardPass(graph, mesh.device_type, placements)
+    forward = MicrobatchForward(graph, mesh.device_type, placements)
     device = mesh.device_type
     log = logging.getLogger("torch._subclasses.fake_tensor")
     level = log.level

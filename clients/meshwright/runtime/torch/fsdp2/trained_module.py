@@ -22,8 +22,8 @@ from meshwright.runtime.torch.fsdp2.apply import (
     device_mesh,
 )
 from meshwright.runtime.torch.fsdp2.checkpoint import load_checkpoint, save_checkpoint
-from meshwright.runtime.torch.fsdp2.forward_pass import ForwardPass
 from meshwright.runtime.torch.fsdp2.label_count import label_count
+from meshwright.runtime.torch.fsdp2.microbatch_forward import MicrobatchForward
 from meshwright.runtime.torch.fsdp2.placed_modules import Flow, flow_that_runs
 from meshwright.runtime.torch.fsdp2.rows import row_batches
 from meshwright.runtime.torch.heartbeat import Pulse
@@ -81,7 +81,7 @@ class TrainedModule:
             name: size // self._ways if name == "batch" else size
             for name, size in rank_strategy.symbols.items()
         }
-        self._forward = ForwardPass(graph, self._device.type, strategy.placements)
+        self._forward = MicrobatchForward(graph, self._device.type, strategy.placements)
         self.flow: Flow | None = None
         if strategy.tensor > 1:
             self.flow = flow_that_runs(

@@ -20,7 +20,7 @@ from meshwright.stages.module_placements import ModulePlacements
 T = torch.Tensor
 
 
-class ForwardPass:
+class MicrobatchForward:
     """The forward of a module with the inputs of a graph."""
 
     def __init__(self, graph: Graph, device_type: str, placements: ModulePlacements) -> None:
