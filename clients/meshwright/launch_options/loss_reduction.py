@@ -12,8 +12,12 @@ _LINEAR = frozenset({"cast", "reshape", "neg", "identity"})
 _SCALED = frozenset({"mul", "div"})
 
 
-def loss_reduction(graph: Graph) -> Reduction | None:
-    """Whether the loss is a mean or a sum over the batch; None for any other function of it."""
+def loss_reduction(graph: Graph) -> tuple[Reduction | None, frozenset[str]]:
+    """Whether the loss is a mean or a sum over the batch; None for any other function of it.
+
+    The second result are the tensors from the reduction over the batch to the loss.
+    """
+    parts: set[str] = set()
     producers = graph.producers()
     shapes = {tensor.name: tensor.shape for tensor in graph.tensors}
 
@@ -24,6 +28,7 @@ def loss_reduction(graph: Graph) -> Reduction | None:
         op = producers.get(name)
         if op is None or has_batch(name):
             return None
+        parts.add(name)
         reduced = [own for own in op.inputs if has_batch(own)]
         if reduced:
             return _of_op(op)
@@ -32,11 +37,12 @@ def loss_reduction(graph: Graph) -> Reduction | None:
         if op.kind in _SCALED and _is_by_number(op):
             return of(op.inputs[0])
         if op.kind == "add" and len(op.inputs) == 2:
-            parts = {of(own) for own in op.inputs}
-            return parts.pop() if len(parts) == 1 else None
+            both = {of(own) for own in op.inputs}
+            return both.pop() if len(both) == 1 else None
         return None
 
-    return None if graph.loss is None else of(graph.loss)
+    reduction = None if graph.loss is None else of(graph.loss)
+    return reduction, frozenset(parts)
 
 
 def _of_op(op: Op) -> Reduction | None:

@@ -6,7 +6,7 @@ the tensor-parallel ranks (`stages.module_placements`), `checkpoint_wrapper` rec
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 
@@ -70,13 +70,13 @@ def module_strategy(stage: Stage, graph: Graph, symbols: Mapping[str, int]) -> M
     sharding = _sharding_axes(stage.parameters, data)
     placements = module_placements(planned, tensor)
     alike, unlike = _drops(planned, tensor)
+    reduction, of_loss = loss_reduction(graph)
     unstated = [
         *_role_faults(roles),
         *placements.unplaced,
         *unlike,
-        *_batch_faults(planned, data),
+        *_batch_faults(planned, data, of_loss),
     ]
-    reduction = loss_reduction(graph)
     if data and reduction is None:
         unstated.append(
             "the loss: it is neither a mean nor a sum over the batch, so that gradients of parts "
@@ -120,8 +120,10 @@ def _role_faults(roles: Mapping[str, str | None]) -> Iterator[str]:
             yield f"axis {axis}: it is neither data- nor tensor-parallel"
 
 
-def _batch_faults(planned: PlannedStage, data: Sequence[Axis]) -> Iterator[str]:
-    """Messages for ops that read the batch of other data-parallel ranks."""
+def _batch_faults(
+    planned: PlannedStage, data: Sequence[Axis], of_loss: Container[str]
+) -> Iterator[str]:
+    """Messages for ops that read the batch of other data-parallel ranks, but for the loss."""
     on_data = set(data)
     for op in planned.order:
         entry = planned.ops[op.name]
@@ -129,8 +131,7 @@ def _batch_faults(planned: PlannedStage, data: Sequence[Axis]) -> Iterator[str]:
             yield f"op {op.name!r}: its statistics are those of the whole batch, over all ranks"
     for moved in planned.stage.redistributions:
         steps = moved.forward if moved.traffic == "activation" else ()
-        is_loss = moved.tensor == planned.graph.loss
-        if not is_loss and any(not on_data.isdisjoint(step.axes) for step in steps):
+        if moved.tensor not in of_loss and any(not on_data.isdisjoint(step.axes) for step in steps):
             yield f"tensor {moved.tensor!r}: it is redistributed over data-parallel ranks"
 
 

@@ -127,4 +127,6 @@ def test_segments_of_a_dim_are_not_placed() -> None:
     ("model", "reduction"), [("llama", "mean"), ("chain", "sum"), ("wide and deep", "mean")]
 )
 def test_the_reduction_of_a_loss(model: str, reduction: str) -> None:
-    assert loss_reduction(MODELS[model].graph(4)) == reduction
+    found, parts = loss_reduction(MODELS[model].graph(4))
+    assert found == reduction
+    assert MODELS[model].graph(4).loss in parts

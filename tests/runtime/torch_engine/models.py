@@ -80,6 +80,22 @@ class Chain(nn.Module):
         return F.cross_entropy(self.down(x).flatten(0, 1), labels.flatten(), reduction="sum")
 
 
+class TwoLosses(Odd):
+    """Cross-entropy and the squares of normalizers; a learned temperature in the loss."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.temperature = nn.Parameter(torch.tensor(1.3))
+
+    def forward(self, ids: T, labels: T) -> T:
+        x = self.table(ids) + self.places
+        for block in self.blocks:
+            x = block(x)
+        logits = (self.head(self.norm(x)) * self.temperature).flatten(0, 1)
+        squares = logits.logsumexp(-1).square().mean()
+        return F.cross_entropy(logits, labels.flatten()) + 1e-2 * squares
+
+
 def _text(sizes: Mapping[str, int], *, names: tuple[str, str], most: int) -> dict[str, T]:
     """Ids and labels; rows ignore different numbers of labels."""
     rows = sizes["batch"]
@@ -94,6 +110,12 @@ def tokens(sizes: Mapping[str, int]) -> dict[str, T]:
 
 def odd_tokens(sizes: Mapping[str, int]) -> dict[str, T]:
     return _text(sizes, names=("ids", "labels"), most=61)
+
+
+def all_labels(sizes: Mapping[str, int]) -> dict[str, T]:
+    """No label is ignored."""
+    ids = torch.randint(0, 61, (sizes["batch"], LENGTH))
+    return {"ids": ids, "labels": ids.flip(1)}
 
 
 def vectors(sizes: Mapping[str, int]) -> dict[str, T]:
@@ -134,6 +156,10 @@ _GPT2 = transformers.GPT2Config(
 _PHI = transformers.PhiConfig(
     **{**_DIMS, "num_key_value_heads": 4}, attention_dropout=0.0, embd_pdrop=0.0, resid_pdrop=0.0
 )
+_OPT = transformers.OPTConfig(
+    vocab_size=64, hidden_size=32, ffn_dim=48, num_hidden_layers=2, num_attention_heads=4,
+    max_position_embeddings=64, dropout=0.0, word_embed_proj_dim=32,
+)  # fmt: skip
 MODELS = {
     **SMALL,
     "transformers llama": Model(
@@ -152,6 +178,11 @@ MODELS = {
     "transformers phi": Model(of_transformers("PhiForCausalLM", _PHI), tokens),
     "transformers bert": Model(of_transformers("BertForMaskedLM", _BERT), tokens),
     "transformers vit": Model(of_transformers("ViTForImageClassification", _VISION), pictures),
+    "transformers opt": Model(of_transformers("OPTForCausalLM", _OPT), tokens),
+    "transformers cohere": Model(
+        of_transformers("CohereForCausalLM", transformers.CohereConfig(**_DIMS)), tokens
+    ),
+    "two losses": Model(TwoLosses, all_labels),
     "odd": Model(Odd, odd_tokens),
     "large vocabulary": Model(lambda: Odd(vocabulary=8192), odd_tokens),
     "odd with dropout": Model(lambda: Odd(0.2), odd_tokens),

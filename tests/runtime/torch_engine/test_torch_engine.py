@@ -31,6 +31,10 @@ TWO = (
     Case("a sum in place", "chain", {"dp": 2, "zero": 3}, microbatches=1),
     Case("recurrent", "recurrent", {"dp": 2, "zero": 3}),
     Case("dropout", "odd with dropout", {"dp": 2, "zero": 3}),
+    Case("positions from a mask", "transformers opt", {"tp": 2}),
+    Case("two losses", "two losses", {"dp": 2, "zero": 3}),
+    Case("two losses, tensor", "two losses", {"tp": 2}),
+    Case("a mean of partial values", "transformers cohere", {"tp": 2}),
     Case("statistics of the batch", "faces", {"dp": 2, "zero": 3}),
     Case("fused heads", "transformers gpt2", {"tp": 2}),
     Case("parameters of heads", "sinks", {"tp": 2}),
@@ -43,6 +47,7 @@ FOUR = (
     Case("tables", "wide and deep", {"dp": 4, "zero": 3}),
 )
 REFUSED = {
+    "a mean of partial values": "does not run on 2 tensor-parallel ranks",
     "statistics of the batch": "its statistics are those of the whole batch",
     "fused heads": "no shard of one dim",
 }

@@ -135,6 +135,8 @@ def parallelize(
             )
             pulse.begin()
             start.meet("placing the parameters")
+            if rank == 0:
+                in_place.log_differences()
             return in_place
         trained = Trained(
             module,

@@ -76,6 +76,7 @@ def apply_strategy(
             reshard_after_forward=not strategy.keeps_parameters,
             shard_placement_fn=shard_dim,
             mp_policy=precision,
+            ignored_params={own for own in module.parameters() if not own.ndim},
         )
     sharded = tuple(part for part in parts if isinstance(part, FSDPModule))
     if strategy.reduction == "sum":

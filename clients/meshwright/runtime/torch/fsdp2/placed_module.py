@@ -82,17 +82,18 @@ class PlacedModule(ParallelStyle):
 
 def _redistributed(tensor: DTensor, placement: Placement) -> DTensor:
     """A tensor with a placement. A value that the plan leaves partial may be reduced already."""
-    if placement in ("any", "partial"):
-        return tensor
-    wanted = [torch_placement(placement)]
     (own,) = tensor.placements
-    # the backward pass of a redistribution reduces its gradient, even where nothing is moved
-    if own == wanted[0]:
-        return tensor
-    tensor = tensor.redistribute(placements=wanted)
-    # DTensor does not return partial gradients to lookups in a part of a table
+    # a lookup in a part of a table, whose partial result DTensor reduces once only
     is_lookup = own.is_partial() and type(own) is not Partial
-    return tensor.redistribute(placements=wanted) if is_lookup else tensor
+    if placement in ("any", "partial") and not is_lookup:
+        return tensor
+    wanted = torch_placement(placement)
+    # the backward pass of a redistribution reduces its gradient, even where nothing is moved
+    is_other_tensor = isinstance(wanted, Shard) and wanted.dim >= tensor.ndim
+    if own == wanted or is_other_tensor:
+        return tensor
+    tensor = tensor.redistribute(placements=[wanted])
+    return tensor.redistribute(placements=[wanted]) if is_lookup else tensor
 
 
 def distributed(parameter: nn.Parameter, mesh: DeviceMesh, placement: Placement) -> nn.Parameter:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Literal
 
 import torch
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTensorMode
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.parallel import ParallelStyle, parallelize_module
@@ -65,7 +66,7 @@ def flow_that_runs(
     mesh: DeviceMesh,
     sizes: Mapping[str, int],
 ) -> Flow:
-    """The flow with which the forward runs, tried on fake tensors.
+    """The flow with which the forward and its backward pass run, tried on fake tensors.
 
     Local shards come first. A forward that reshapes to sizes of the whole model (`x.view(rows,
     length, heads, -1)`) needs DTensors. `sizes` are the symbols of the graph on one rank. Raises
@@ -98,7 +99,7 @@ def _failure(
     mesh: DeviceMesh,
     sizes: Mapping[str, int],
 ) -> str | None:
-    """The error of a forward on fake tensors; None if it runs."""
+    """The error of a step on fake tensors; None if it runs."""
     forward = MicrobatchForward(graph, mesh.device_type, placements)
     device = mesh.device_type
     log = logging.getLogger("torch._subclasses.fake_tensor")
@@ -106,7 +107,7 @@ def _failure(
     log.setLevel(logging.CRITICAL)  # a failure is an answer
     try:
         # fake tensors are of the device of those that the forward makes
-        with FakeTensorMode(allow_non_fake_inputs=True), torch.no_grad(), forward.context():
+        with FakeTensorMode(allow_non_fake_inputs=True), forward.context():
             copy = meta_copy(module, graph, device)
             place_modules(copy, placements, flow, graph, mesh)
             inputs = {
@@ -116,7 +117,9 @@ def _failure(
                 for tensor in graph.tensors
                 if tensor.role in LOADED
             }
-            forward.loss(copy, inputs)
+            loss = forward.loss(copy, inputs)
+            with suppress(DataDependentOutputException):  # fake tensors have no values to read
+                torch.autograd.backward(loss)
     except MeshwrightError as error:
         return error.detail
     except Exception as error:  # user code and DTensor raise errors of any class

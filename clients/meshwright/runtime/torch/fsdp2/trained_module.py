@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
@@ -26,6 +27,7 @@ from meshwright.runtime.torch.fsdp2.label_count import label_count
 from meshwright.runtime.torch.fsdp2.microbatch_forward import MicrobatchForward
 from meshwright.runtime.torch.fsdp2.placed_modules import Flow, flow_that_runs
 from meshwright.runtime.torch.fsdp2.rows import row_batches
+from meshwright.runtime.torch.fsdp2.scalar_gradients import ScalarGradients
 from meshwright.runtime.torch.heartbeat import Pulse
 from meshwright.runtime.torch.module_check import ModuleCheck
 from meshwright.runtime.torch.module_check.parameter_check import check_parameters
@@ -34,6 +36,7 @@ from meshwright.schema import Graph
 from meshwright.schema.rank_strategy import RankStrategy
 
 T = torch.Tensor
+_LOG = logging.getLogger(__name__)
 
 
 class TrainedModule:
@@ -76,6 +79,7 @@ class TrainedModule:
         replica, shard = (self.mesh.get_local_rank(name) for name in (REPLICAS, SHARDS))
         part = replica * strategy.shards + shard
         self._batches = row_batches(rank_strategy, graph, part, self._ways)
+        self._ignores_labels = any("ignore_index" in op.attrs for op in graph.ops)
         self._labels = label_count(graph) if strategy.reduction == "mean" else None
         self._sizes = {
             name: size // self._ways if name == "batch" else size
@@ -88,6 +92,11 @@ class TrainedModule:
                 module, strategy.placements, graph, self.mesh[TENSOR], self._sizes
             )
         self._parts = apply_strategy(module, strategy, self.flow, graph, self.mesh)
+        self._scalars = ScalarGradients(
+            module.parameters(),
+            [self.mesh.get_group(name) for name in (REPLICAS, SHARDS)],
+            is_mean=strategy.reduction != "sum",
+        )
         self._seed()
 
     def __enter__(self) -> Self:
@@ -108,6 +117,17 @@ class TrainedModule:
         if self._observing is not None:
             self._observing.close()
         self._close()
+
+    def log_differences(self) -> None:
+        """Log what differs from the plan, or from one process."""
+        if self.module_check.reason:
+            _LOG.warning("the module and the plan's graph: %s", self.module_check.reason)
+        if self._labels is None and self.strategy.reduction == "mean" and self._ignores_labels:
+            _LOG.warning(
+                "the loss is more than one mean over labels: it is averaged over ranks and "
+                "microbatches. If these ignore different numbers of labels, it is not that of one "
+                "process"
+            )
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """The parameters of the module: DTensors, of which this rank holds its shards."""
@@ -136,9 +156,10 @@ class TrainedModule:
                 {name: own[number] for name, own in parts.items()}
                 for number in range(self._microbatches)
             ]
-            for weight, of_one in zip(self._weights(inputs), inputs, strict=True):
-                self._say_last(of_one is inputs[-1])
-                total = total + self._run(of_one, weight)
+            with self._scalars.reduced():
+                for weight, of_one in zip(self._weights(inputs), inputs, strict=True):
+                    self._say_last(of_one is inputs[-1])
+                    total = total + self._run(of_one, weight)
             return self._over_ranks(total)
 
     def clip_grad_norm_(self, max_norm: float) -> T:
