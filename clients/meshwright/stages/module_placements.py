@@ -10,11 +10,13 @@ its borders. Two flows pass tensors from one module to the next:
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
+from meshwright.common.name_ranges import pattern
 from meshwright.schema import Axis, Layout, Mesh, Op
 from meshwright.schema.notation import parse_notation
 from meshwright.stages.op_axes import on_reused, on_summed
@@ -81,12 +83,16 @@ def module_placements(planned: PlannedStage, axes: Sequence[Axis]) -> ModulePlac
         return ModulePlacements()
     borders = _Borders(planned, axes)
     modules: dict[str, ModulePlacement] = {}
-    unplaced: list[str] = []
+    reasons: Counter[tuple[str, str]] = Counter()
     for path in borders.modules:
         try:
             modules[path] = borders.of_module(path)
         except NotPlaced as why:
-            unplaced.append(f"module {path!r}: {why}")
+            reasons[pattern(path), str(why)] += 1
+    unplaced = [
+        f"module {name}{f' ({times} of them)' if times > 1 else ''}: {why}"
+        for (name, why), times in reasons.items()
+    ]
     raw: dict[str, Placement] = {}
     try:
         raw = borders.raw_parameters()
@@ -119,8 +125,11 @@ def placement_of(layout: Layout, axes: Sequence[Axis], mesh: Mesh) -> Placement:
     position = cut[0][0]
     dim = layout.dims[position]
     first = dim.parts[0]
-    if dim.segments:
-        raise NotPlaced(f"{layout} cuts each segment of dim {position}")
+    if dim.segments or not set(first.axes).intersection(axes):
+        raise NotPlaced(
+            f"tensor-parallel ranks cut each of the parts of dim {position} of {dim.size} (a fused "
+            "weight has several, such as query, key and value), which DTensor has no placement for"
+        )
     if first.chunks or tuple(first.axes[: len(axes)]) != axes:
         raise NotPlaced(f"{layout} is no shard of one dim over all tensor-parallel ranks")
     return position

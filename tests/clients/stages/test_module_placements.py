@@ -71,9 +71,8 @@ def test_parameters_that_no_module_has_alone_need_the_flow_of_dtensors() -> None
 
 def test_segments_are_no_shard_of_one_dim() -> None:
     unstated = strategy_of("gpt", 2, tp=2).unstated
-    assert [why.partition(":")[0] for why in unstated] == [
-        f"module 'layers.{layer}.fused'" for layer in (0, 1)
-    ]
+    assert len(unstated) == 1
+    assert unstated[0].startswith("module layers.*.fused (2 of them): tensor-parallel ranks cut")
 
 
 def test_the_mesh_has_replicas_shards_and_tensor_parallel_ranks() -> None:
@@ -119,7 +118,7 @@ def test_placement_of_a_layout(
 
 def test_segments_of_a_dim_are_not_placed() -> None:
     dim = Dim(parts=(SubDim(size=12, axes=(TP,)),), segments=(4, 4, 4))
-    with pytest.raises(NotPlaced, match="each segment"):
+    with pytest.raises(NotPlaced, match="each of the parts of dim 0 of 12"):
         placement_of(Layout(dims=(dim,)), (TP,), MESH)
 
 

@@ -49,7 +49,7 @@ FOUR = (
 REFUSED = {
     "a mean of partial values": "does not run on 2 tensor-parallel ranks",
     "statistics of the batch": "its statistics are those of the whole batch",
-    "fused heads": "no shard of one dim",
+    "fused heads": "ranks cut each of the parts of dim 1 of 96",
 }
 UNEVEN = ("head.bias",)  # the plan shards no dim of 61
 # chosen: DTensor gathers again in a recomputed block what the plan keeps

@@ -13,6 +13,7 @@ A plan is kept only if the options of the target state all of it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from dataclasses import replace
@@ -57,6 +58,7 @@ _PLANNED_AT_ONCE = 2  # chosen: plans in one batch; each takes a second
 _UNSURE = 0.995  # chosen: errors of estimates of one request mostly agree within as much
 _LEAST_GAIN = 0.002  # chosen: of the step; what gains less is not planned
 _MOST_PLANNED = 16  # chosen: a second each
+_MOST_LOST = 2  # chosen: what the target cannot state is mostly a layout of tp
 _MORE = 0.1  # chosen: of the layers of a stage, where those that seemed enough do not fit
 _SHOWN = 12  # chosen: considered strategies in a plan
 _WORTH_S = 1.0  # chosen: the least time for a search without the target
@@ -143,6 +145,7 @@ class _TargetSearch:
         self._refused: list[tuple[PricedStrategy, str]] = []
         self._too_large: list[PricedStrategy] = []
         self._least_bytes = inf
+        self._lossy: Counter[int] = Counter()  # plans that lose something, by their tp
 
     def run(self, best: Best) -> None:
         """Plan what seems fastest until nothing else may be faster, or the time is over."""
@@ -228,7 +231,12 @@ class _TargetSearch:
             or self._prices.memory.is_too_large(strategy)
             or self._prices.is_needless(strategy)
             or not self._is_cut_by(strategy.degrees.tp)
+            or not self._is_stated(strategy)
         )
+
+    def _is_stated(self, strategy: TargetStrategy) -> bool:
+        """Whether the target may state plans of this tensor parallelism: not once it lost two."""
+        return self._lossy[strategy.degrees.tp] < _MOST_LOST
 
     def _due_estimates(self) -> list[PricedStrategy]:
         due: list[PricedStrategy] = []
@@ -237,7 +245,8 @@ class _TargetSearch:
             if isinstance(item, TargetStrategy) or ns >= self._worth_ns:
                 break
             heappop(self._waiting)
-            due.append(item)
+            if self._is_stated(item.strategy):
+                due.append(item)
         return due
 
     def _is_cut_by(self, tp: int) -> bool:
@@ -311,6 +320,7 @@ class _TargetSearch:
             ).lost
             if lost:
                 self._refused.append((priced, lost[0]))
+                self._lossy[priced.strategy.degrees.tp] += priced.strategy.degrees.tp > 1
                 continue
             self._plans.append((priced, plan))
             if plan.cost.step_ns == self._best_ns:
