@@ -40,7 +40,7 @@ def apply_strategy(
     Returns the module and its parts that gather their parameters together.
     """
     _broadcast(module)
-    precision = _precision(module, strategy, graph)
+    precision = precision_of(module, strategy, graph)
     kept = list(module.parameters())  # ids stay theirs
     names = names_in_graph(module, graph)
     dims = {
@@ -94,7 +94,7 @@ def _broadcast(module: nn.Module) -> None:
             tensor.copy_(value)
 
 
-def _precision(module: nn.Module, strategy: ModuleStrategy, graph: Graph) -> MixedPrecisionPolicy:
+def precision_of(module: nn.Module, strategy: ModuleStrategy, graph: Graph) -> MixedPrecisionPolicy:
     """The policy by which a module of a wider dtype computes in that of the graph."""
     counts = Counter(tensor.dtype for tensor in graph.tensors if tensor.role == "parameter")
     planned = getattr(torch, counts.most_common(1)[0][0])
