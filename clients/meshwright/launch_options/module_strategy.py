@@ -76,6 +76,7 @@ def module_strategy(stage: Stage, graph: Graph, symbols: Mapping[str, int]) -> M
         *placements.unplaced,
         *unlike,
         *_batch_faults(planned, data, of_loss),
+        *_state_faults(stage),
     ]
     if data and reduction is None:
         unstated.append(
@@ -133,6 +134,21 @@ def _batch_faults(
         steps = moved.forward if moved.traffic == "activation" else ()
         if moved.tensor not in of_loss and any(not on_data.isdisjoint(step.axes) for step in steps):
             yield f"tensor {moved.tensor!r}: it is redistributed over data-parallel ranks"
+
+
+def _state_faults(stage: Stage) -> Iterator[str]:
+    """Messages for states that `fully_shard` does not keep so, and for other recomputation."""
+    for parameter in stage.parameters:
+        if parameter.on_host:
+            where = ", ".join(parameter.on_host)
+            yield f"parameter {parameter.tensor!r}: its {where} is on the host"
+        if parameter.owner:
+            yield f"parameter {parameter.tensor!r}: one rank holds its whole optimizer state"
+        if parameter.sparse_gradient:
+            yield f"parameter {parameter.tensor!r}: its gradient is rows that were looked up"
+    policy = "none" if stage.recompute is None else stage.recompute.policy
+    if policy not in ("none", "full"):
+        yield f"recomputation {policy!r}: checkpoints are around whole blocks"
 
 
 def _sharding_axes(parameters: Sequence[ParameterPlan], data: Sequence[Axis]) -> tuple[Axis, ...]:

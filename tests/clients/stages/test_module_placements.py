@@ -85,6 +85,15 @@ def test_the_mesh_has_replicas_shards_and_tensor_parallel_ranks() -> None:
     assert strategy_of("llama", 2, dp=2, zero=2).keeps_parameters
 
 
+def test_recomputation_of_single_ops_is_refused() -> None:
+    file = planned(Case("own", "llama", {"dp": 2}, recompute="cheap"), 2)
+    assert file.graph is not None
+    assert file.setup is not None
+    symbols = microbatch_symbols(file.graph, file.setup, file.plan.microbatches)
+    (why,) = module_strategy(file.plan.stages[0], file.graph, symbols).unstated
+    assert why.startswith("recomputation 'cheap'")
+
+
 def test_statistics_and_choices_of_the_whole_batch_are_refused() -> None:
     assert "whole batch" in strategy_of("faces", 2, dp=2, zero=3).unstated[0]
     assert not strategy_of("transformers vit", 2, dp=2, zero=3).unstated

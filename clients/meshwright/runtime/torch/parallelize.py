@@ -172,6 +172,11 @@ def _module_strategy(strategy: RankStrategy, graph: Graph) -> ModuleStrategy:
             f"the plan has {len(strategy.sites)} stages, and the engine 'torch' runs one. Use the "
             "engine 'graph', or plan with the target fsdp2"
         )
+    if strategy.order:
+        raise PlanError(
+            "the plan loads sequences in another order, which the engine 'torch' does not. Use the "
+            "engine 'graph'"
+        )
     found = module_strategy(strategy.stages[0].planned, graph, strategy.symbols)
     if found.unstated:
         more = f" (and {len(found.unstated) - 1} more)" if len(found.unstated) > 1 else ""
