@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -59,6 +60,20 @@ class Large(torch.nn.Module):
         return torch.nn.functional.linear(x, self.weight).square().mean()
 
 
+def test_the_ten_lines_of_the_page_run(tmp_path: Path) -> None:
+    page = (ROOT / "docs" / "runtime-torch.md").read_text(encoding="utf-8")
+    (lines,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    script = tmp_path / "train.py"
+    script.write_text(
+        "from examples.train_text import Decoder, batch_of\n"
+        "model, batch = Decoder(), batch_of(0)\n"
+        "batches = [batch_of(step) for step in range(3)]\n"
+        f"{lines}\n"
+        "assert loss.isfinite()\n"
+    )
+    _run(4, script, {"PYTHONPATH": str(ROOT)})
+
+
 def test_the_example_trains_alike_on_any_number_of_ranks(tmp_path: Path) -> None:
     said = {ranks: _train(ranks, tmp_path / str(ranks), steps=20) for ranks in (1, 2, 4)}
     for lines in said.values():
@@ -71,12 +86,16 @@ def test_the_example_trains_alike_on_any_number_of_ranks(tmp_path: Path) -> None
 
 
 def _train(ranks: int, folder: Path, steps: int) -> list[str]:
+    script = ROOT / "examples" / "train_text.py"
+    return _run(ranks, script, {}, "--checkpoint", str(folder), "--steps", str(steps))
+
+
+def _run(ranks: int, script: Path, more: dict[str, str], *options: str) -> list[str]:
     command = [
         sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node",
-        str(ranks), str(ROOT / "examples" / "train_text.py"), "--checkpoint", str(folder),
-        "--steps", str(steps),
+        str(ranks), str(script), *options,
     ]  # fmt: skip
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", **more}
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=300, check=False, env=environment
     )
