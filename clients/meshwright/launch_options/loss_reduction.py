@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from meshwright.schema import Graph, Op
-from meshwright.schema.sizes import symbols_in
+from meshwright.schema.sizes import batch_dim
 
 Reduction = Literal["mean", "sum"]
 _LINEAR = frozenset({"cast", "reshape", "neg", "identity"})
@@ -22,7 +22,7 @@ def loss_reduction(graph: Graph) -> tuple[Reduction | None, frozenset[str]]:
     shapes = {tensor.name: tensor.shape for tensor in graph.tensors}
 
     def has_batch(name: str) -> bool:
-        return any("batch" in symbols_in(size) for size in shapes[name] if isinstance(size, str))
+        return batch_dim(shapes[name]) is not None
 
     def of(name: str) -> Reduction | None:
         op = producers.get(name)

@@ -1,7 +1,7 @@
 """Strategies of modules: a plan of one stage in the terms of PyTorch's own parts.
 
 `fully_shard` shards parameters over the data-parallel ranks, `parallelize_module` cuts modules over
-the tensor-parallel ranks (`stages.module_placements`), `checkpoint_wrapper` recomputes blocks.
+the tensor-parallel ranks (`stages.module_placements`), checkpoints recompute blocks.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from math import prod
 from meshwright.launch_options.loss_reduction import Reduction, loss_reduction
 from meshwright.launch_options.roles import axis_roles, op_roles
 from meshwright.schema import Axis, Graph, Layout, Mesh, ParameterPlan, Stage
+from meshwright.stages.dropout import drops
 from meshwright.stages.module_placements import ModulePlacements, module_placements
 from meshwright.stages.op_axes import on_reused
 from meshwright.stages.planned_stage import PlannedStage
 
 Ranks = tuple[tuple[tuple[int, ...], ...], ...]
-_DROPS = {"dropout": "p", "attention": "dropout"}  # kind -> the attribute with its rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ def _drops(planned: PlannedStage, tensor: Sequence[Axis]) -> tuple[bool, Sequenc
     cut: list[str] = []
     whole: list[str] = []
     for op in planned.order:
-        if op.attrs.get(_DROPS.get(op.kind, "")):
+        if drops(op.kind, op.attrs):
             axes = {axis for on in planned.ops[op.name].strategy.values() for axis in on}
             (whole if axes.isdisjoint(tensor) else cut).append(op.name)
     if cut and whole:

@@ -1,4 +1,4 @@
-"""What torchtitan and Accelerate have in common: PyTorch's FSDP2 and context parallelism."""
+"""FSDP2 and context parallelism of PyTorch, as torchtitan, `fsdp2` and Accelerate have them."""
 
 from __future__ import annotations
 

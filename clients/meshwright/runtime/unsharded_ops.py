@@ -49,10 +49,5 @@ def why_whole(planned: OpPlan, attrs: Mapping[str, Any], kinds: Collection[str])
     return ""
 
 
-def drops(kind: str, attrs: Mapping[str, Any]) -> bool:
-    """Whether an op drops elements."""
-    return bool(attrs.get({"dropout": "p", "attention": "dropout"}.get(kind, "")))
-
-
 def _is_on_channels(rule: Notation, used: set[Any]) -> bool:
     return any(f in used for product in rule.inputs[0][1] for f in product)

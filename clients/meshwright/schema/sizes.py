@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from meshwright.schema.errors import GraphError
@@ -28,6 +28,11 @@ def symbols_in(size: Size) -> frozenset[str]:
     if isinstance(size, int):
         return frozenset()
     return _symbols(size)
+
+
+def batch_dim(shape: Sequence[Size]) -> int | None:
+    """The position of the dim whose size has the symbol `batch`."""
+    return next((d for d, size in enumerate(shape) if "batch" in symbols_in(size)), None)
 
 
 def size_value(size: Size, symbols: Mapping[str, int]) -> int:

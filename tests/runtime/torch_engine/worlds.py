@@ -59,7 +59,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a case on the first rank.
+    """The outcome of a case on the first rank.
 
     loss_error, gradient_error: the largest difference from one process over all steps, the latter
     as a share of the gradient's norm. local: the elements of each parameter on the rank. ran: the

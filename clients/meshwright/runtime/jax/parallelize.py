@@ -21,9 +21,9 @@ from meshwright.runtime.jax.job import Form, JaxStep
 from meshwright.runtime.jax.kinds import KERNELS
 from meshwright.runtime.jax.sharded import Sharded
 from meshwright.runtime.plan_source import PlanSource
-from meshwright.runtime.unsharded_ops import drops
 from meshwright.schema import Graph, PlanError
 from meshwright.schema.rank_strategy import RankStrategy
+from meshwright.stages.dropout import drops
 
 _LOG = logging.getLogger(__name__)
 FormName = Literal["exact", "automatic"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 
@@ -11,7 +11,7 @@ from meshwright.runtime.sequence_order import Turn, Turns
 from meshwright.runtime.torch.sequence_reorder import turned
 from meshwright.schema import Graph, InvalidInput
 from meshwright.schema.rank_strategy import RankStrategy
-from meshwright.schema.sizes import Size, symbols_in
+from meshwright.schema.sizes import batch_dim
 
 T = torch.Tensor
 
@@ -104,8 +104,3 @@ class Batches:
                 f"{name!r} has the shape {list(local.shape)} in a microbatch of this rank; its "
                 f"share of {list(whole)} is {list(expected)}"
             )
-
-
-def batch_dim(shape: Sequence[Size]) -> int | None:
-    """The position of the dim whose size has the symbol `batch`."""
-    return next((d for d, size in enumerate(shape) if "batch" in symbols_in(size)), None)

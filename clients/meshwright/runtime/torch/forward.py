@@ -23,8 +23,8 @@ from meshwright.runtime.torch.expert_slots import ExpertSlots
 from meshwright.runtime.torch.recompute import RecomputedTensors, Unpacks
 from meshwright.runtime.torch.redistribute import parameter_read, redistributed
 from meshwright.runtime.torch.sequence_reorder import turned
-from meshwright.runtime.unsharded_ops import drops
 from meshwright.schema import Axis, Layout, PlanError
+from meshwright.stages.dropout import drops
 from meshwright.stages.planned_stage import PlanReader
 
 T = torch.Tensor

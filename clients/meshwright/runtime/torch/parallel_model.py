@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
-from typing_extensions import Self
 
 from meshwright.capture.interpreter import KERNELS
 from meshwright.capture.interpreter.torch_operator import operator_of
@@ -24,6 +22,7 @@ from meshwright.runtime.torch.collective_log import Record
 from meshwright.runtime.torch.collectives import TorchCollectives
 from meshwright.runtime.torch.groups import StageGroups
 from meshwright.runtime.torch.heartbeat import Pulse
+from meshwright.runtime.torch.job import Job
 from meshwright.runtime.torch.module_check import ModuleCheck
 from meshwright.runtime.torch.module_check.parameter_check import check_parameters
 from meshwright.runtime.torch.parameters import Parameters, aliases_of
@@ -39,7 +38,7 @@ T = torch.Tensor
 Form = Literal["safetensors", "distributed"]
 
 
-class Trained:
+class Trained(Job):
     """One rank's part of a model. Use it as a context manager, or close it.
 
     strategy     the strategy of the rank; its `dataset` states what the rank loads
@@ -61,15 +60,13 @@ class Trained:
         check: Callable[[], ModuleCheck],
         observing: Observing | None = None,
     ) -> None:
+        device = next(module.parameters()).device
+        super().__init__(device, close=close, pulse=pulse, observing=observing)
         self.strategy = strategy
         self.graph = graph
         self.record = Record()
-        self._close = close
-        self._pulse = pulse
-        self._observing = observing
         self._shapes = graph.instantiate(strategy.symbols)
         self._batches = Batches(strategy, graph, self._shapes)
-        self._device = next(module.parameters()).device
         self._aliases = aliases_of(module)
         self._buffers = _buffers(graph, module)
         self._replaced = _dtypes(graph, module)
@@ -80,7 +77,7 @@ class Trained:
         check_parameters(graph, self._shapes, module)
         self.module_check = check()
         stage_groups = groups()
-        self._seed = self._of_first_rank(torch.initial_seed())
+        self._seed = self._seed_of_first_rank()
         self._stages = {
             stage.number: self._stage(programs[stage.number], stage, stage_groups)
             for stage in strategy.stages
@@ -96,25 +93,6 @@ class Trained:
         self._place(module)
         plain = (stage.parameters.at_rest.why_plain for stage in self._stages.values())
         self.why_plain = next(filter(None, plain), "")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is not None:
-            self._pulse.fail(error)
-        self.close()
-
-    def close(self) -> None:
-        """Destroy the process groups that were created for this model."""
-        if self._observing is not None:
-            self._observing.close()
-        self._close()
 
     def parameters(self) -> Iterator[torch.nn.Parameter]:
         """This rank's shards, for an optimizer, whose state is then sharded as planned."""
@@ -260,11 +238,6 @@ class Trained:
             device=self._device,
             seed=self._seed,
         )
-
-    def _of_first_rank(self, seed: int) -> int:
-        value = torch.tensor(seed % 2**63, dtype=torch.int64, device=self._device)
-        dist.broadcast(value, src=0)
-        return int(value)
 
     def _place(self, module: torch.nn.Module) -> None:
         """Broadcast the first rank's parameters and slice them, so that seeds need not be equal."""

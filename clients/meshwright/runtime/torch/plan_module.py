@@ -90,7 +90,7 @@ def plan(
 
 
 def of_first_rank(make: Callable[[], PlanFile]) -> PlanFile:
-    """What the first rank of the job makes. PlanError on the others if it fails."""
+    """The plan file that the first rank of the job makes. PlanError on the others if it fails."""
     if dist.is_initialized():
         if dist.get_world_size() == 1:
             return make()

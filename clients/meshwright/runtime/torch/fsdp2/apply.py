@@ -69,14 +69,16 @@ def apply_strategy(
         # other dims have to divide
         return Shard(dim) if dim and parameter.shape[dim] % strategy.shards == 0 else None
 
+    over = mesh[REPLICAS, SHARDS] if strategy.replicas > 1 else mesh[SHARDS]
+    scalars = {own for own in module.parameters() if not own.ndim}
     for part in parts:
         fully_shard(
             part,
-            mesh=mesh[REPLICAS, SHARDS] if strategy.replicas > 1 else mesh[SHARDS],
+            mesh=over,
             reshard_after_forward=not strategy.keeps_parameters,
             shard_placement_fn=shard_dim,
             mp_policy=precision,
-            ignored_params={own for own in module.parameters() if not own.ndim},
+            ignored_params=scalars,
         )
     sharded = tuple(part for part in parts if isinstance(part, FSDPModule))
     if strategy.reduction == "sum":

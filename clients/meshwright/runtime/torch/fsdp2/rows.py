@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from meshwright.runtime.torch.batches import Batches, batch_dim
+from meshwright.runtime.torch.batches import Batches
 from meshwright.schema import Graph
 from meshwright.schema.rank_strategy import DatasetSlice, RankStrategy
+from meshwright.schema.sizes import batch_dim
 
 
 def row_batches(rank_strategy: RankStrategy, graph: Graph, part: int, ways: int) -> Batches:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.tensor import DTensor
-from typing_extensions import Self
 
 from meshwright.launch_options.module_strategy import ModuleStrategy
 from meshwright.runtime.torch.fsdp2.apply import (
@@ -29,6 +27,7 @@ from meshwright.runtime.torch.fsdp2.placed_modules import Flow, flow_that_runs
 from meshwright.runtime.torch.fsdp2.rows import row_batches
 from meshwright.runtime.torch.fsdp2.scalar_gradients import ScalarGradients
 from meshwright.runtime.torch.heartbeat import Pulse
+from meshwright.runtime.torch.job import Job
 from meshwright.runtime.torch.module_check import ModuleCheck
 from meshwright.runtime.torch.module_check.parameter_check import check_parameters
 from meshwright.runtime.torch.step_reporting import Observing
@@ -39,7 +38,7 @@ T = torch.Tensor
 _LOG = logging.getLogger(__name__)
 
 
-class TrainedModule:
+class TrainedModule(Job):
     """A module under a plan. Use it as a context manager, or close it.
 
     module       the user's module; its parameters are DTensors, its forward is unchanged
@@ -61,12 +60,10 @@ class TrainedModule:
         meet: Callable[[], None],
         observing: Observing | None = None,
     ) -> None:
+        device = next(module.parameters()).device
+        super().__init__(device, close=close, pulse=pulse, observing=observing)
         self.module = module
         self.strategy = strategy
-        self._device = next(module.parameters()).device
-        self._close = close
-        self._pulse = pulse
-        self._observing = observing
         self._microbatches = rank_strategy.microbatches
         self._is_mean = rank_strategy.gradients == "mean"
         check_parameters(graph, graph.instantiate(rank_strategy.symbols), module)
@@ -98,25 +95,6 @@ class TrainedModule:
             is_mean=strategy.reduction != "sum",
         )
         self._seed()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if error is not None:
-            self._pulse.fail(error)
-        self.close()
-
-    def close(self) -> None:
-        """Destroy the process groups that were created for this module."""
-        if self._observing is not None:
-            self._observing.close()
-        self._close()
 
     def log_differences(self) -> None:
         """Log what differs from the plan, or from one process."""
@@ -244,9 +222,7 @@ class TrainedModule:
 
     def _seed(self) -> None:
         """Seed this rank for dropout: as the first rank, with an offset by its part."""
-        seed = torch.tensor(torch.initial_seed() % 2**62, dtype=torch.int64, device=self._device)
-        dist.broadcast(seed, src=0)
         part = (
             min(self.mesh[TENSOR].mesh.tolist()) if self.strategy.drops_alike else dist.get_rank()
         )
-        torch.manual_seed(int(seed) + part)
+        torch.manual_seed(self._seed_of_first_rank() + part)

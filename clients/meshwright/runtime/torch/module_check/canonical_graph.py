@@ -11,9 +11,9 @@ from collections import Counter
 from collections.abc import Hashable, Mapping
 from typing import Any
 
-from meshwright.runtime.unsharded_ops import drops
 from meshwright.schema import Graph, GraphError, Op
 from meshwright.schema.sizes import Size, evaluate
+from meshwright.stages.dropout import drops
 
 _COMMUTATIVE = frozenset(
     {"add", "mul", "maximum", "minimum", "eq", "ne", "logical_and", "logical_or", "logical_xor"}

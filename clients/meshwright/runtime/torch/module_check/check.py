@@ -25,8 +25,8 @@ from meshwright.runtime.torch.module_check.transformers_settings import (
     is_of_transformers,
     transformers_settings,
 )
-from meshwright.runtime.unsharded_ops import drops
 from meshwright.schema import Graph, ModuleMismatch
+from meshwright.stages.dropout import drops
 
 Method = Literal["graph", "loss", "none"]
 # chosen: no further settings for a module that takes so long to trace

@@ -16,8 +16,8 @@ from meshwright.capture.interpreter import interpret
 from meshwright.runtime.ranks import LOADED
 from meshwright.runtime.torch.module_check.forward_arguments import forward_arguments
 from meshwright.runtime.torch.module_check.meta_copy import check_forwards
-from meshwright.runtime.unsharded_ops import drops
 from meshwright.schema import Graph, GraphError, ModuleMismatch, Tensor
+from meshwright.stages.dropout import drops
 
 T = torch.Tensor
 
