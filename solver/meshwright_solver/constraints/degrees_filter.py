@@ -4,10 +4,12 @@
     cp       on the sequence, in attention on that of the queries; the search chooses between an
              all-gather and a ring of keys and values
     tp       never on tokens or on normalised parts; with sequence parallelism, ops other than
-             products may have it on the sequence
+             products have it on the sequence where they have it on nothing else
 
-Each axis cuts every op as many ways as it can; only memory-bound ops may leave tp idle. The search
-decides the rest: columns or rows, which heads, which dims of a block.
+Each axis cuts every op as many ways as it can. Memory-bound ops may leave tp idle: all of them
+without sequence parallelism; with it those that do not make a batch of sequences of features, such
+as the loss and position tables, as in frameworks. The search decides the rest: columns or rows,
+which heads, which dims of a block.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ def uncut_products(
     for position, rule in allowed.items():
         if isinstance(rule, _DegreeRule):
             ways = rule.ways(models.ops.model(position))
-            if not rule.may_idle and ways.get(TP, degrees.tp) < degrees.tp:
+            if rule.is_product and ways.get(TP, degrees.tp) < degrees.tp:
                 uncut.append(rule.op.name)
             for role, count in ways.items():
                 used[role] = max(used.get(role, 1.0), count)
@@ -75,8 +77,9 @@ def uncut_products(
 
 def _axis_parts(
     problem: Problem, position: int, roles: Roles, degrees: Degrees
-) -> tuple[Mapping[str, Parts], Parts, bool]:
-    """Parts for the axes of each role but tp; parts forbidden to tp; whether tp may be idle."""
+) -> tuple[Mapping[str, Parts], Parts, bool, bool]:
+    """Parts for the axes of each role but tp; parts forbidden to tp; whether the op is a product;
+    whether tp may be idle."""
     op = problem.ops[position]
     batch, tokens = roles.batch[position], roles.tokens[position]
     experts = frozenset(j for j in roles.experts[position] if op.parts[j].shardable)
@@ -85,10 +88,20 @@ def _axis_parts(
         or (bool(op.known.sparse_inputs) and (bool(batch) or _reads_input(problem, op)))
     )
     closed = tokens | experts | roles.normalised[position]
+    may_idle = not is_product
     if degrees.sequence_parallel and not is_product:
-        closed -= roles.leading[position] or tokens - batch
+        sequence = roles.leading[position] or tokens - batch
+        closed -= sequence
+        may_idle = not _makes_features(op, batch, sequence)
     on = {DP: batch, CP: roles.leading[position], EP: experts or batch}
-    return on, closed, not is_product
+    return on, closed, is_product, may_idle
+
+
+def _makes_features(op: OpInfo, batch: Parts, sequence: Parts) -> bool:
+    """Whether the first output has a batch, the sequence and a further dim."""
+    made = op.outputs[0].slot_of.keys() if op.outputs else frozenset()
+    has_both = bool(batch & made) and bool(sequence) and sequence <= made
+    return has_both and bool(made - batch - sequence)
 
 
 def _reads_input(problem: Problem, op: OpInfo) -> bool:
@@ -101,13 +114,14 @@ class _DegreeRule:
     """A filter that keeps the strategies of one op that the degrees allow.
 
     axes: the role of each mesh axis. on: the parts for the axes of each role but tp. closed: the
-    parts forbidden to tp.
+    parts forbidden to tp. may_idle: whether tp may leave the op whole.
     """
 
     op: OpInfo
     axes: tuple[str, ...]
     on: Mapping[str, Parts]
     closed: Parts
+    is_product: bool
     may_idle: bool
 
     def __call__(self, model: OpModel, choices: IntArray) -> BoolArray:
@@ -128,7 +142,7 @@ class _DegreeRule:
         }
         for role, ways in ways_of.items():
             degree = self._degree(model, role)
-            if role != TP and ways < degree and self.on[role] and not self.may_idle:
+            if role != TP and ways < degree and self.on[role] and self.is_product:
                 self._refuse(model, role, degree)
         if EP in ways_of and self.on[EP] == self.on[DP]:
             del ways_of[EP]  # data parallel

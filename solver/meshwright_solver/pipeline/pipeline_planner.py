@@ -194,7 +194,10 @@ class _PipelineSearch:
         options = self._corrected_options()
         others = self._considered(options, cost.step_ns, cost.memory_bytes.total)
         considered = others + single.plan.search.considered
-        search = single.plan.search.model_copy(update={"considered": considered})
+        changes: dict[str, object] = {"considered": considered}
+        if self._is_cut_short or self.deadline.is_over():
+            changes["outcome"] = "feasible"  # a configuration that was not looked at may be better
+        search = single.plan.search.model_copy(update=changes)
         notes = (*single.plan.notes, *self.notes, *time_notes(self.request, self.deadline))
         changed = single.plan.model_copy(update={"search": search, "notes": notes})
         plan = self._with_bound(changed)

@@ -11,6 +11,7 @@ from meshwright.capture.decoder import Decoder, decoder_graph
 from meshwright.launch_options import launch_of
 from meshwright.schema import (
     Budget,
+    Degrees,
     Graph,
     InvalidInput,
     Pipeline,
@@ -214,3 +215,31 @@ def test_nothing_fits() -> None:
     assert answer.plan is None
     assert answer.infeasible is not None
     assert answer.infeasible.constraint == "memory"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_sequence_parallelism_is_that_of_all_layers(seed: int) -> None:
+    """Layers whose norms and residuals stay whole over tp beside others are no framework's."""
+    rng = np.random.default_rng(seed)
+    tp = int(rng.choice([2, 4, 8]))
+    graph = decoder_graph(
+        replace(LARGE, layers=int(rng.integers(4, 12)), gated=bool(rng.integers(2))),
+        batch=64,
+        seq=int(rng.choice([1024, 2048, 8192])),
+    )
+    device = str(rng.choice(["h100", "h200", "b200", "a100-80g"]))
+    nodes = int(rng.choice([1, 2, 4]))
+    target: Target = "megatron-core"
+    setup = setup_for(target, Setup(global_batch=64, microbatches=int(rng.choice([2, 4]))))
+    stated = Degrees(dp=nodes * 8 // tp, tp=tp, zero=1, sequence_parallel=True)
+    own = Request(
+        graph=graph,
+        topology=preset(f"{device}-{nodes}x8"),
+        setup=setup,
+        degrees=stated,
+        recompute=Recompute(policy="none"),
+    )
+    made = planned(own)
+    launch = launch_of(made, target, graph=graph, setup=setup)
+    assert launch.lost == ()
+    assert "--sequence-parallel" in launch.text
