@@ -12,6 +12,7 @@ from meshwright.schema.observation import Observation
 from meshwright.schema.rank_strategy import RankStrategy
 from meshwright.schema.samples import Samples
 from meshwright.schema.simulation import Simulation
+from meshwright.schema.sweep import Sweep, SweepResult
 from meshwright.schema.transfer import DeviceTransfer, Transfer
 
 FOLDER = Path(__file__).resolve().parent
@@ -29,6 +30,8 @@ KINDS: dict[str, type[Document]] = {
     "samples": Samples,
     "setup": Setup,
     "simulation": Simulation,
+    "sweep": Sweep,
+    "sweepresult": SweepResult,
     "topology": Topology,
     "transfer": Transfer,
 }

@@ -10,6 +10,7 @@ import httpx
 from meshwright.client import Client
 from meshwright.schema import Graph, Topology
 from meshwright.schema.samples import Samples
+from meshwright.schema.sweep import Sweep
 from tests.costmodel.test_fitting import samples
 
 MARKUP = "<img src=x onerror=alert(1)>"
@@ -92,6 +93,9 @@ def fill(url: str, client: Client) -> Hostile:
              "devices": 4, "notes": [NAMES[2]], "levels": [found]}  # fmt: skip
     httpx.post(f"{url}/v1/agents", json=agent).raise_for_status()
     (job,) = [own for own in client.jobs() if own.get("plan") == first.id]
+    points = Sweep(name=MARKUP, topologies=(topology,), batches=(32, 64))
+    sweep = client.begin_sweep(first.graph, points)["id"]
+    client.sweep(first.graph, points)
     ids = {"plan": first.id, "job": job["id"], "graph": first.graph, "topology": topology.id,
-           "calibration": made["calibration"]}  # fmt: skip
+           "calibration": made["calibration"], "sweep": sweep}  # fmt: skip
     return Hostile(url, ids, second.id)

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from meshwright.client import Client
+from meshwright.schema.sweep import Sweep
 from tests.dashboard.conftest import Site, axe, overflow, themes, visit
 from tests.dashboard.measured import measure
 from tests.dashboard.test_attacks import PATHS, QUERIES
@@ -53,6 +54,7 @@ class Ids:
     graph: str
     topology: str
     calibration: str
+    sweep: str
 
     def address(self, path: str) -> str:
         return (path + QUERIES.get(path, "")).format(**vars(self))
@@ -65,7 +67,9 @@ def ids(site: Site) -> Ids:
     with Client(site.url) as client:
         job = next(own["id"] for own in client.jobs() if own.get("plan") == plan)
         graph = client.asked_for(plan)["graph"]
-    return Ids(plan, other, job, graph, measured.topology, measured.calibration)
+        sweep = client.begin_sweep(graph, Sweep(topologies=("h100-1x{1,2}",)))["id"]
+        client.sweep(graph, Sweep(topologies=("h100-1x{1,2}",)))
+    return Ids(plan, other, job, graph, measured.topology, measured.calibration, sweep)
 
 
 def text_of(page: Page) -> str:
@@ -142,7 +146,13 @@ def test_back_and_forward_go_where_one_was(page: Page, site: Site, ids: Ids) -> 
 
 def test_keys_lead_to_the_sections_and_into_a_plan(page: Page, site: Site) -> None:
     visit(page, f"{site.url}/agents")
-    for key, path in (("t", "/topologies"), ("a", "/agents"), ("p", "/")):
+    for key, path in (
+        ("t", "/topologies"),
+        ("a", "/agents"),
+        ("g", "/graphs"),
+        ("s", "/sweeps"),
+        ("p", "/"),
+    ):
         page.keyboard.press("g")
         page.keyboard.press(key)
         page.wait_for_selector(f'#view > [data-shown="{path}"]')

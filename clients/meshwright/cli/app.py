@@ -21,6 +21,7 @@ from meshwright.cli.replan import replan
 from meshwright.cli.show import show
 from meshwright.cli.simulate import simulate
 from meshwright.cli.solve import solve
+from meshwright.cli.sweep import sweep
 from meshwright.cli.transfer import transfer
 from meshwright.cli.verify import verify
 from meshwright.client.api_key import KEY, KEY_FILE
@@ -47,6 +48,7 @@ def root(
 
 cli.command()(plan)
 cli.command()(replan)
+cli.command()(sweep)
 cli.command()(estimate)
 cli.command()(show)
 cli.command()(explain)

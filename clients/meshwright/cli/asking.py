@@ -83,7 +83,7 @@ def ask(
         with Client(server) as client, ProgressLine() as line:
             answer = client.plan(
                 graph,
-                topology_of(topology) if _is_file(topology) else topology,
+                topology_of(topology) if is_topology_file(topology) else topology,
                 setup=setup,
                 calibration=calibration,
                 from_plan=None if before is None else before.plan.id,
@@ -193,12 +193,15 @@ def _together(count: int) -> str:
     return f"{count} of them, together " if count > 1 else ""
 
 
-def _is_file(topology: str) -> bool:
+def is_topology_file(topology: str) -> bool:
+    """Whether a topology is a file, not the name of a preset."""
     return topology.endswith((".json", ".gz", ".zst")) or Path(topology).is_file()
 
 
 def topology_of(topology: str) -> Topology:
-    return read_document(Path(topology), Topology) if _is_file(topology) else preset(topology)
+    return (
+        read_document(Path(topology), Topology) if is_topology_file(topology) else preset(topology)
+    )
 
 
 def _fetched(client: Client, answer: Answer) -> Topology | None:

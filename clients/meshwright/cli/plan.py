@@ -87,6 +87,14 @@ def plan(
         float | None,
         typer.Option(help="Take the simplest plan at most this share above the best."),
     ] = None,
+    unrestricted: Annotated[
+        bool | None,
+        typer.Option(
+            "--unrestricted/--no-unrestricted",
+            help="With a target: search without it too, in the rest of the time, and say what the "
+            "restriction costs. On by default.",
+        ),
+    ] = None,
     fully_use_devices: Annotated[
         bool,
         typer.Option(
@@ -233,7 +241,7 @@ def plan(
         recompute=recompute_of(recompute, recompute_blocks),
         module=module,
         target=None if target is None else one_of("--target", target, TARGETS),
-        budget=budget_of(budget, axes, simplicity),
+        budget=budget_of(budget, axes, simplicity, unrestricted=unrestricted),
     )
     if server is not None and (workers or 1) > 1:
         raise typer.BadParameter(

@@ -6,6 +6,7 @@ from types import TracebackType
 
 from rich import progress as rich_progress
 from rich.text import Text
+from typing_extensions import Self
 
 from meshwright.cli.consoles import notices
 from meshwright.common.stop_signal import StopSignal
@@ -34,7 +35,7 @@ class ProgressLine:
         )
         self._task = self._bar.add_task("waiting", total=None, found="")
 
-    def __enter__(self) -> ProgressLine:
+    def __enter__(self) -> Self:
         self._bar.start()
         return self
 

@@ -79,7 +79,13 @@ def _fusion_of(text: str) -> tuple[str, dict[str, object]]:
     return kind, {"mode": mode, "index": tuple(map(int, numbers))}
 
 
-def budget_of(seconds: str | None, axes: int | None, simplicity: float | None) -> Budget:
+def budget_of(
+    seconds: str | None,
+    axes: int | None,
+    simplicity: float | None,
+    *,
+    unrestricted: bool | None = None,
+) -> Budget:
     """seconds: a number, or `none` for no limit."""
     limit: float | None = None
     if seconds is not None and seconds != NONE:
@@ -95,6 +101,7 @@ def budget_of(seconds: str | None, axes: int | None, simplicity: float | None) -
             "seconds": ("--budget", limit),
             "max_axes": ("--axes", axes),
             "simplicity": ("--simplicity", simplicity),
+            "unrestricted": ("--unrestricted", unrestricted),
         },
     )
     return budget.like(seconds=None) if seconds == NONE else budget

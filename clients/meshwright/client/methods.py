@@ -7,6 +7,7 @@ from meshwright.client import documents as of_documents
 from meshwright.client import jobs as of_jobs
 from meshwright.client import plan_requests as of_searches
 from meshwright.client import plans as of_plans
+from meshwright.client import sweeps as of_sweeps
 from meshwright.client.method_descriptor import Endpoint, Listing
 
 
@@ -14,6 +15,13 @@ class Endpoints:
     """The methods of clients."""
 
     plan = Endpoint(of_searches.plan)
+
+    sweep = Endpoint(of_sweeps.sweep)
+    begin_sweep = Endpoint(of_sweeps.begin_sweep)
+    get_sweep = Endpoint(of_sweeps.get_sweep)
+    sweeps = Listing(of_sweeps.sweeps)
+    cancel_sweep = Endpoint(of_sweeps.cancel_sweep)
+    delete_sweep = Endpoint(of_sweeps.delete_sweep)
 
     solve = Endpoint(of_cost_graphs.solve)
     get_solution = Endpoint(of_cost_graphs.get_solution)

@@ -52,12 +52,23 @@ def plans(
     calibration: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
+    target: str | None = None,
+    fits: bool | None = None,
+    headroom: float | None = None,
+    batch: int | None = None,
+    devices: int | None = None,
+    sort: str | None = None,
 ) -> Shelf:
     """Summaries of the stored plans, the newest first. model, label: globs; since, until: with a
-    zone."""
-    filters = {"graph": graph, "topology": topology, "model": model, "label": label}
+    zone. fits: whether the peak memory is within the device memory. headroom: its least free share.
+    target: a framework, or "none". sort: created, step, throughput, device_throughput, utilization,
+    headroom, devices or batch; with a minus before it, descending."""
+    filters: dict[str, object] = {"graph": graph, "topology": topology, "model": model}
+    filters |= {"label": label}
     filters |= {"outcome": outcome, "solver": solver, "certificate": certificate, "key": key}
     filters |= {"calibration": calibration, "since": moment(since), "until": moment(until)}
+    filters |= {"target": target, "fits": fits, "headroom": headroom, "batch": batch}
+    filters |= {"devices": devices, "sort": sort}
     return Shelf("plans", filters)
 
 

@@ -70,6 +70,14 @@ def find_planner(name: str = "default") -> Planner:
     return cast(Planner, named_object("meshwright.planner", name, "no planner is installed here"))
 
 
+def planner_build() -> str:
+    """The build of the default planner, as plans name it; Unavailable without a planner."""
+    build: Callable[[], str] = load_entry_point(
+        "meshwright.planner", "build", "no planner is installed here"
+    )
+    return build()
+
+
 def planner_modules(name: str = "default") -> list[str]:
     """The modules that `find_planner` loads for this name, for preloading in processes."""
     if ":" in name:

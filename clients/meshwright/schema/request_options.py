@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, StrictBool, field_validator, model_validator
 
 from meshwright.schema.constraints import Constraints, OptimizerParallel
 from meshwright.schema.degrees import Degrees
@@ -45,6 +45,11 @@ class Budget(Model):
         le=0.1,
         description="The share of extra cost that a simpler plan may have. Among these plans the "
         "search returns the one with the fewest redistributions and the most uniform layers.",
+    )
+    unrestricted: StrictBool = Field(
+        default=True,
+        description="Whether a search for a target also searches without it, in the rest of the "
+        "time, to state what the restriction costs.",
     )
 
 

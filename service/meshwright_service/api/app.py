@@ -48,6 +48,7 @@ from meshwright_service.api.routes import (
     setups,
     simulations,
     strategies,
+    sweeps,
     topologies,
     whoami,
 )
@@ -76,7 +77,7 @@ RESOURCES = (
     create_plan, plans, plan_requests, overview, strategies, layout, memory, alternatives,
     explanations, labels, comparisons, observations, redistributions, simulations, exports,
     graphs, cost_graphs, topologies, setups, calibrations, samples, measurements, agents, jobs,
-    events, keys, whoami, health, metrics,
+    events, sweeps, keys, whoami, health, metrics,
 )  # fmt: skip
 
 

@@ -61,6 +61,12 @@ COST_GRAPH: dict[str, Any] = {
 }
 BODIES: dict[str, dict[str, Any]] = {
     "/v1/plan": {"graph": GRAPH, "topology": "h100-2x8", "budget": {"seconds": 60}},
+    "/v1/sweeps": {
+        "graph": GRAPH,
+        "topologies": ["h100-{1,2,4}x8"],
+        "batches": [64, 128],
+        "prices": {"h100": 2.5},
+    },
     "/v1/cost-graphs:solve": COST_GRAPH,
     "/v1/graphs": GRAPH,
     "/v1/topologies": preset("h100-1x8").to_dict(),

@@ -19,12 +19,14 @@ from meshwright_service.api.problem_details import MEDIA_TYPE, PROBLEM_SCHEMA
 from meshwright_service.api.routes.create_plan import PlanRequest
 from meshwright_service.api.routes.keys import KeyRequest
 from meshwright_service.api.routes.labels import LabelChange
+from meshwright_service.api.routes.sweeps import SweepRequest
 from meshwright_service.api.state import State
 
 PROBLEM = {"$ref": "#/components/schemas/Problem"}
 REF = "#/components/schemas/{model}"
 BODIES: dict[str, type[BaseModel]] = {
     "/v1/plan": PlanRequest,
+    "/v1/sweeps": SweepRequest,
     "/v1/cost-graphs:solve": CostGraphRequest,
     "/v1/graphs": Graph,
     "/v1/topologies": Topology,
@@ -40,12 +42,24 @@ BODIES: dict[str, type[BaseModel]] = {
 }
 WITH_BODY = ("400", "408", "413", "415", "422")
 # endpoints that queue a job or wait for one
-QUEUES = ("/v1/plan", ":solve", ":measure", "/explain", "/lease", "/v1/jobs/{job}", "/events")
+QUEUES = (
+    "/v1/plan",
+    "/v1/sweeps",
+    "/v1/sweeps/{sweep}",
+    ":solve",
+    ":measure",
+    "/explain",
+    "/lease",
+    "/v1/jobs/{job}",
+    "/events",
+)
+WITHOUT_ETAG = ("/v1/jobs", "/v1/sweeps")
 # endpoints that need an agent, a lease or an exact export
 CONFLICTS = (":measure", "/heartbeat", "/results", "/exports/{target}")
 # endpoints that name documents in the query or the body
 NAMES_OTHERS = (
     "/v1/plan",
+    "/v1/sweeps",
     "/v1/cost-graphs:solve",
     "/v1/redistributions",
     "/v1/comparisons",
@@ -148,7 +162,12 @@ def _describe(
     if path == "/readyz":
         statuses.add("503")
     has_etag = path.count("/") == 3 or path.endswith(("/certificate", "/simulation"))
-    if path.startswith("/v1/") and method == "get" and has_etag and "jobs" not in path:
+    if (
+        path.startswith("/v1/")
+        and method == "get"
+        and has_etag
+        and not path.startswith(WITHOUT_ETAG)
+    ):
         responses["304"] = {"description": "Not modified: If-None-Match names the ETag"}
     for status in sorted(statuses):
         responses[status] = {

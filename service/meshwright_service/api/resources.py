@@ -10,6 +10,9 @@ from sqlalchemy import Row
 from meshwright.schema import Certificate, Infeasible, Progress
 from meshwright.schema.agent import Agent, Measure
 from meshwright.schema.cost_graph import CostGraphProgress
+from meshwright.schema.plan_figures import PlanFigures
+from meshwright.schema.sweep import Sweep, SweepRow
+from meshwright.schema.target import Target
 from meshwright_service.common.clock import time_of
 from meshwright_service.jobs.agents import AgentRecord
 from meshwright_service.jobs.kinds import JobKind
@@ -222,7 +225,8 @@ class ObservationList(BaseModel):
 class PlanEntry(BaseModel):
     """A plan in a list. key, key_name: the key of its first request; None without keys.
 
-    warnings: codes of the plan's warnings; empty for plans that earlier versions stored.
+    warnings: codes of the plan's warnings; figures: throughput and degrees. Both are empty for
+    plans that earlier versions stored.
     """
 
     id: str
@@ -242,6 +246,8 @@ class PlanEntry(BaseModel):
     lower_bound_ns: float
     gap: float
     warnings: tuple[str, ...] = ()
+    target: Target | None = None
+    figures: PlanFigures | None = None
     certificate: Literal["verified", "failed", "not verifiable"] | None = None
     labels: tuple[str, ...] = ()
     key: str | None = None
@@ -259,6 +265,35 @@ class PlanList(BaseModel):
     """A page of plans."""
 
     plans: tuple[PlanEntry, ...]
+    next_page_token: str | None = None
+
+
+class SweepEntry(BaseModel):
+    """A sweep in a list. done: the number of points whose answer is final."""
+
+    id: str
+    name: str
+    state: Literal["running", "done", "cancelled"]
+    graph: str
+    graph_name: str
+    created_at: str
+    key: str | None = None
+    key_name: str | None = None
+    done: int
+    points: int
+
+
+class SweepResource(SweepEntry):
+    """A sweep with its rows. sweep: the request, with documents by id."""
+
+    sweep: Sweep
+    rows: tuple[SweepRow, ...]
+
+
+class SweepList(BaseModel):
+    """A page of sweeps."""
+
+    sweeps: tuple[SweepEntry, ...]
     next_page_token: str | None = None
 
 

@@ -32,6 +32,8 @@ press({
   "?": ["all keys", help],
   "/": ["search", () => document.querySelector("[data-search]")?.focus()],
   "g p": ["plans", () => go("/")],
+  "g g": ["graphs", () => go("/graphs")],
+  "g s": ["sweeps", () => go("/sweeps")],
   "g t": ["topologies", () => go("/topologies")],
   "g a": ["agents", () => go("/agents")],
 });

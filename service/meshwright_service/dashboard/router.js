@@ -89,7 +89,7 @@ function decoded(part) {
   }
 }
 
-const SECTIONS = { graphs: "/graphs", topologies: "/topologies", calibrations: "/topologies", agents: "/agents" };
+const SECTIONS = { graphs: "/graphs", sweeps: "/sweeps", topologies: "/topologies", calibrations: "/topologies", agents: "/agents" };
 
 function current() {
   const here = location.pathname;

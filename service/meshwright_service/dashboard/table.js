@@ -5,16 +5,19 @@ import { press } from "./keys.js";
 /**
  * columns: {title, value: row => node or text, number, sort: row => number or text, says, width}; rows: any;
  * address: row => where Enter or a click leads; signal: of the view, if j and k are its;
+ * remote: {sort, onSort(sort)}: the service sorts; sort is a column's `by`, with a minus for descending; other columns do not sort;
  * key: row => what tells it from the others: then `.update(rows)` changes only what is another, and the focus stays;
  * what somebody edits, `data-editing`, is left alone.
  */
-export function table({ columns, rows, caption, address, go, signal, label, key }) {
+export function table({ columns, rows, caption, address, go, signal, label, key, remote }) {
   let order = null; // {column, down}
   const body = h("tbody");
   const kept = new Map(); // of each key its element and the row that it shows
   const heads = columns.map((column) => {
-    const title = column.sort ? h("button", { type: "button", onclick: () => sorted(column) }, column.title) : column.title;
-    return h("th", { scope: "col", class: column.number ? "number" : null, title: column.says, style: column.width ? { width: column.width } : {} }, title);
+    const sorts = remote ? column.by : column.sort;
+    const title = sorts ? h("button", { type: "button", onclick: () => (remote ? asked(column) : sorted(column)) }, column.title) : column.title;
+    const way = remote && sorts ? { [column.by]: "ascending", [`-${column.by}`]: "descending" }[remote.sort] ?? "none" : null;
+    return h("th", { scope: "col", class: column.number ? "number" : null, title: column.says, "aria-sort": way, style: column.width ? { width: column.width } : {} }, title);
   });
   draw();
   if (signal && address) press({ j: ["next row", () => move(1)], k: ["row before", () => move(-1)] }, signal);
@@ -24,6 +27,11 @@ export function table({ columns, rows, caption, address, go, signal, label, key 
     draw();
   };
   return made;
+
+  function asked({ by, ascends }) {
+    const first = ascends ? by : `-${by}`;
+    remote.onSort(remote.sort === first ? (ascends ? `-${by}` : by) : first);
+  }
 
   function sorted(column) {
     order = { column, down: order?.column === column ? !order.down : Boolean(column.number) };

@@ -46,6 +46,12 @@ export function count(value) {
   return known(value) ? Math.round(value).toLocaleString("en") : "–";
 }
 
+/** A number without a unit, with three digits or more. */
+export function number(value) {
+  if (!known(value)) return "–";
+  return Math.abs(value) < 1 ? String(Number(value.toPrecision(3))) : digits(value);
+}
+
 /** How long ago an ISO date was. */
 export function ago(iso) {
   if (!iso) return "–";
@@ -79,6 +85,7 @@ function digits(value) {
   return value.toFixed(size >= 10 ? 1 : size === 0 ? 0 : 2);
 }
 
-function known(value) {
+/** Whether there is a number. */
+export function known(value) {
   return typeof value === "number" && Number.isFinite(value);
 }

@@ -3,9 +3,10 @@
 1. Events of expired jobs.
 2. Expired jobs, except the newest job that answers a request.
 3. Plans without a label, a certificate or an observation that no open job needs.
-4. Solutions of cost graphs of the same age.
-5. Graphs, topologies, setups, cost graphs and solutions that no plan and no job refers to.
-6. Bytes of documents that no tenant holds.
+4. Sweeps of the same age; their jobs and plans have ages of their own.
+5. Solutions of cost graphs of the same age.
+6. Graphs, topologies, setups, cost graphs and solutions that no plan and no job refers to.
+7. Bytes of documents that no tenant holds.
 
 Samples, calibrations and observations stay. Ages are measured by the database's clock.
 """
@@ -16,7 +17,18 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, and_, delete, literal, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    delete,
+    literal,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 from sqlalchemy.orm import aliased
 
 from meshwright_service.common.settings import Settings
@@ -25,14 +37,21 @@ from meshwright_service.store import deletion
 from meshwright_service.store.database import Database
 from meshwright_service.store.document_locks import deleting
 from meshwright_service.store.insert_if_absent import insert_new
-from meshwright_service.store.tables import ChoreRow, HoldingRow, JobEventRow, JobRow, PlanRow
+from meshwright_service.store.tables import (
+    ChoreRow,
+    HoldingRow,
+    JobEventRow,
+    JobRow,
+    PlanRow,
+    SweepRecord,
+)
 
 log = logging.getLogger(__name__)
 DAY_S = 86400.0
 AT_ONCE = 200  # rows of one transaction; chosen: each takes some milliseconds
 CHORE = "prune"
 KINDS = ("graph", "topo", "setup", "costgraph", "solution")
-WHAT = ("events", "jobs", "plans", "solutions", "documents", "bytes")
+WHAT = ("events", "jobs", "plans", "sweeps", "solutions", "documents", "bytes")
 
 
 class Retention:
@@ -54,7 +73,8 @@ class Retention:
     def prune(self, may_go_on: Callable[[], bool] = lambda: True) -> dict[str, int]:
         """Delete expired rows while `may_go_on` returns True; return their counts by kind."""
         steps = (
-            self._events, self._jobs, self._plans, self._solutions, self._inputs, self._bytes,
+            self._events, self._jobs, self._plans, self._sweeps, self._solutions,
+            self._inputs, self._bytes,
         )  # fmt: skip
         counts = dict.fromkeys(WHAT, 0)
         for kind, step in zip(WHAT, steps, strict=True):
@@ -118,6 +138,18 @@ class Retention:
         if plans:
             deletion.delete_plans(connection, plans)
         return len(plans)
+
+    def _sweeps(self, connection: Connection) -> int:
+        days = self._settings.keep_plans_days
+        if not days:
+            return 0
+        old = select(SweepRecord.tenant, SweepRecord.id)
+        old = old.where(SweepRecord.created < self._before(days)).limit(AT_ONCE)
+        ids = [tuple(row) for row in connection.execute(old)]
+        if ids:
+            these = tuple_(SweepRecord.tenant, SweepRecord.id).in_(ids)
+            connection.execute(delete(SweepRecord).where(these))
+        return len(ids)
 
     def _solutions(self, connection: Connection) -> int:
         days = self._settings.keep_plans_days

@@ -16,8 +16,9 @@ from meshwright.schema.canonical import digest_of_text
 from meshwright.schema.cost_graph import CostGraphFile
 from meshwright.schema.json_writer import written_canonically
 from meshwright.schema.overview import PlanWarning
+from meshwright.schema.plan_figures import PlanFigures
 from meshwright_service.common.zstd import pack
-from meshwright_service.store.summaries import plan_summary, summary_of
+from meshwright_service.store.summaries import plan_numbers, plan_summary, summary_of
 
 Parts = Mapping[int, bytes]  # packed, by number
 FIELDS = ("id", "kind", "name", "content_bytes", "summary")  # of a message, beside the body
@@ -107,19 +108,24 @@ def stored(document: Document) -> StoredDocument:
 
 
 def stored_plan(
-    plan: Plan, derived: Mapping[str, Parts] | None = None, warnings: Sequence[PlanWarning] = ()
+    plan: Plan,
+    derived: Mapping[str, Parts] | None = None,
+    warnings: Sequence[PlanWarning] = (),
+    figures: PlanFigures | None = None,
 ) -> StoredPlan:
     """Encode a plan and the columns of its row in the plan index.
 
-    warnings: of the plan for its request; the list of plans has their codes.
+    warnings, figures: of the plan for its request; the list of plans has them.
     """
     columns = {
         "graph": plan.graph,
         "topology": plan.topology,
-        "summary": plan_summary(plan, warnings),
+        "summary": plan_summary(plan, warnings, figures),
         "model": plan.name,
         "outcome": plan.search.outcome,
         "solver": plan.wishes.solver,
         "calibration": plan.calibration,
+        "target": plan.wishes.target or "",
+        **plan_numbers(plan, figures),
     }
     return StoredPlan(stored(plan), columns, derived or {})

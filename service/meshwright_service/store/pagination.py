@@ -1,4 +1,4 @@
-"""Keyset pagination on (created, id), newest first (AIP-158)."""
+"""Keyset pagination on (created, id), newest first, or on another key and the id (AIP-158)."""
 
 from __future__ import annotations
 
@@ -29,6 +29,14 @@ class PageRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class Order:
+    """An order of a list. key: a number that is never NULL."""
+
+    key: ColumnElement[float]
+    is_descending: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
     """A page of a list; `next_token` is None on the last page."""
 
@@ -53,16 +61,24 @@ def read_page(
     created: InstrumentedAttribute[float],
     id_: InstrumentedAttribute[str],
     page: PageRequest,
+    order: Order | None = None,
 ) -> tuple[Sequence[Any], str | None]:
-    """The rows of one page and the token of the next."""
+    """The rows of one page and the token of the next. order: None for the newest first."""
+    if order is None:
+        key: ColumnElement[float] = created.expression
+        is_descending = True
+    else:
+        key, is_descending = order.key, order.is_descending
+        statement = statement.add_columns(key.label("page_key"))
     if page.after is not None:
-        statement = statement.where(_older(created, id_, page.after))
-    statement = statement.order_by(created.desc(), id_.desc()).limit(page.size + 1)
-    rows = connection.execute(statement).all()
+        statement = statement.where(_after(key, id_, page.after, is_descending=is_descending))
+    columns = (key.desc(), id_.desc()) if is_descending else (key.asc(), id_.asc())
+    rows = connection.execute(statement.order_by(*columns).limit(page.size + 1)).all()
     if len(rows) <= page.size:
         return rows, None
     last = rows[page.size - 1]
-    return rows[: page.size], _token(last.created, last.id)
+    place = last.created if order is None else last.page_key
+    return rows[: page.size], _token(place, last.id)
 
 
 def page_of(items: Sequence[T], page: PageRequest) -> Page[T]:
@@ -73,10 +89,17 @@ def page_of(items: Sequence[T], page: PageRequest) -> Page[T]:
     return Page(tuple(items[start:end]), token)
 
 
-def _older(
-    created: InstrumentedAttribute[float], id_: InstrumentedAttribute[str], after: tuple[float, str]
+def _after(
+    key: ColumnElement[float],
+    id_: InstrumentedAttribute[str],
+    place: tuple[float, str],
+    *,
+    is_descending: bool,
 ) -> ColumnElement[bool]:
-    return or_(created < after[0], and_(created == after[0], id_ < after[1]))
+    value, last = place
+    if is_descending:
+        return or_(key < value, and_(key == value, id_ < last))
+    return or_(key > value, and_(key == value, id_ > last))
 
 
 def _token(created: float, id_: str) -> str:

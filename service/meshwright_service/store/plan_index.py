@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from sqlalchemy import (
     ColumnElement,
@@ -24,10 +24,28 @@ from meshwright_service.common.tenant import Tenant
 from meshwright_service.store import documents
 from meshwright_service.store.document_locks import referring
 from meshwright_service.store.insert_if_absent import insert_new
-from meshwright_service.store.pagination import Page, PageRequest, read_page
+from meshwright_service.store.pagination import Order, Page, PageRequest, read_page
 from meshwright_service.store.tables import CertificateRow, DocumentRow, KeyRow, LabelRow, PlanRow
 from meshwright_service.store.time_range import ALWAYS, Period
 
+# keys by which lists are sorted, ascending; with a minus, descending
+PlanSort = Literal[
+    "created", "step", "throughput", "device_throughput", "utilization", "headroom", "devices",
+    "batch", "-created", "-step", "-throughput", "-device_throughput", "-utilization", "-headroom",
+    "-devices", "-batch",
+]  # fmt: skip
+SORTS: Mapping[str, InstrumentedAttribute[Any]] = {
+    "created": PlanRow.created,
+    "step": PlanRow.step_ns,
+    "throughput": PlanRow.units_per_s,
+    "device_throughput": PlanRow.device_rate,
+    "utilization": PlanRow.utilization,
+    "headroom": PlanRow.headroom,
+    "devices": PlanRow.devices,
+    "batch": PlanRow.batch,
+}
+LAST = 1e300  # beyond every figure; chosen
+NO_TARGET = "none"
 MOST_LABELS = 32  # of a plan; chosen: readable on a page
 
 
@@ -36,7 +54,8 @@ class PlanFilter:
     """Filter of a plan list; a None field matches any plan.
 
     model, label: case-insensitive globs; one of the labels has to match. key: the id of the key of
-    the request. period: of the storage.
+    the request. period: of the storage. fits: whether the peak memory is within the device memory.
+    headroom: the least free share of the device memory. target: "none" for plans without one.
     """
 
     graph: str | None = None
@@ -49,6 +68,11 @@ class PlanFilter:
     key: str | None = None
     calibration: str | None = None
     period: Period = ALWAYS
+    target: str | None = None
+    fits: bool | None = None
+    headroom: float | None = None
+    batch: int | None = None
+    devices: int | None = None
 
     def conditions(self) -> Iterable[ColumnElement[bool]]:
         """SQL conditions on a plan and its certificate."""
@@ -61,9 +85,16 @@ class PlanFilter:
             (PlanRow.key, self.key),
             (PlanRow.calibration, self.calibration),
             (CertificateRow.outcome, self.certificate),
+            (PlanRow.target, "" if self.target == NO_TARGET else self.target),
+            (PlanRow.batch, self.batch),
+            (PlanRow.devices, self.devices),
         ):
             if wanted is not None:
                 yield column == wanted
+        if self.fits is not None:
+            yield PlanRow.headroom >= 0 if self.fits else PlanRow.headroom < 0
+        if self.headroom is not None:
+            yield PlanRow.headroom >= self.headroom
         if self.model is not None and self.model.strip("*"):
             yield matches(PlanRow.model, self.model)
         if self.label is not None:
@@ -77,12 +108,27 @@ class PlanFilter:
 EVERY = PlanFilter()
 
 
+def order_of(sort: PlanSort) -> Order:
+    """The order of a sort key; plans of earlier versions, without the figure, are the last."""
+    column = SORTS[sort.removeprefix("-")]
+    is_descending = sort.startswith("-")
+    return Order(func.coalesce(column, -LAST if is_descending else LAST), is_descending)
+
+
 def list_plans(
-    connection: Connection, tenant: Tenant, page: PageRequest, wanted: PlanFilter = EVERY
+    connection: Connection,
+    tenant: Tenant,
+    page: PageRequest,
+    wanted: PlanFilter = EVERY,
+    sort: PlanSort | None = None,
 ) -> Page[dict[str, Any]]:
-    """Summaries of plans with labels, outcomes of certificates and keys, newest first."""
+    """Summaries of plans with labels, outcomes of certificates and keys.
+
+    sort: None for the newest first.
+    """
     statement = _entries(tenant).where(*wanted.conditions())
-    rows, token = read_page(connection, statement, PlanRow.created, PlanRow.id, page)
+    order = None if sort is None else order_of(sort)
+    rows, token = read_page(connection, statement, PlanRow.created, PlanRow.id, page, order)
     return Page(_summaries(connection, tenant, rows), token)
 
 

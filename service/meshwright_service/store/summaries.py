@@ -11,6 +11,7 @@ from typing import Any
 from meshwright.schema import DTYPE_BYTES, Calibration, Document, Graph, Plan, Topology
 from meshwright.schema.cost_graph import CostGraphFile, CostGraphSolution
 from meshwright.schema.overview import PlanWarning
+from meshwright.schema.plan_figures import PlanFigures
 from meshwright.schema.samples import Samples
 
 INDEX = re.compile(r"(?:^|\.)(\d+)(?=\.|$)")
@@ -133,7 +134,24 @@ def topology_summary(topology: Topology) -> dict[str, Any]:
     return summary
 
 
-def plan_summary(plan: Plan, warnings: Sequence[PlanWarning] = ()) -> dict[str, Any]:
+def plan_numbers(plan: Plan, figures: PlanFigures | None) -> dict[str, float | None]:
+    """The figures of a plan that lists are sorted and filtered by."""
+    memory = plan.cost.memory_bytes
+    units_per_s = figures.units_per_s if figures else None
+    return {
+        "step_ns": plan.cost.step_ns,
+        "headroom": 1 - memory.total / memory.capacity if memory.capacity else None,
+        "devices": figures.devices if figures else None,
+        "batch": figures.batch if figures else None,
+        "units_per_s": units_per_s,
+        "device_rate": units_per_s / figures.devices if figures and units_per_s else None,
+        "utilization": figures.utilization if figures else None,
+    }
+
+
+def plan_summary(
+    plan: Plan, warnings: Sequence[PlanWarning] = (), figures: PlanFigures | None = None
+) -> dict[str, Any]:
     """The numbers of a plan for comparison in lists."""
     memory = plan.cost.memory_bytes
     return {
@@ -151,4 +169,6 @@ def plan_summary(plan: Plan, warnings: Sequence[PlanWarning] = ()) -> dict[str, 
         "lower_bound_ns": plan.search.lower_bound_ns,
         "gap": plan.search.gap,
         "warnings": [warning.code for warning in warnings],
+        "target": plan.wishes.target,
+        "figures": figures.model_dump(mode="json") if figures else None,
     }

@@ -134,7 +134,10 @@ class PlanRow(Base):
     """The columns of a plan for lists and filters.
 
     model: the name of its graph. solver: the requested search. key: the key of the first request;
-    keys are revoked, but never deleted.
+    keys are revoked, but never deleted. step_ns to utilization: figures that lists are sorted and
+    filtered by (`meshwright.schema.plan_figures`), None in plans of earlier versions. headroom: the
+    free share of the device memory. units_per_s: tokens per second, or samples without sequences.
+    device_rate: the same for one device.
     """
 
     __tablename__ = "plans"
@@ -160,6 +163,37 @@ class PlanRow(Base):
     solver: Mapped[str] = mapped_column(String(40), server_default="")
     key: Mapped[str | None] = mapped_column(ID)
     calibration: Mapped[str] = mapped_column(ID, server_default="")
+    step_ns: Mapped[float | None] = mapped_column(Float(53))
+    headroom: Mapped[float | None] = mapped_column(Float(53))
+    devices: Mapped[float | None] = mapped_column(Float(53))
+    batch: Mapped[float | None] = mapped_column(Float(53))
+    units_per_s: Mapped[float | None] = mapped_column(Float(53))
+    device_rate: Mapped[float | None] = mapped_column(Float(53))
+    utilization: Mapped[float | None] = mapped_column(Float(53))
+    target: Mapped[str] = mapped_column(String(40), server_default="")
+
+
+class SweepRecord(Base):
+    """A sweep. id: the digest of its body and of the planner.
+
+    body: the sweep, with documents by id. points: by place, the `point`, the id of its `job`,
+    whether the sweep `queued` that job, and the `problem` of a point that is not valid.
+    """
+
+    __tablename__ = "sweeps"
+    __table_args__ = (
+        Index("sweeps_by_age", "tenant", "created", "id"),
+        Index("sweeps_of_graph", "graph"),
+    )
+
+    tenant: Mapped[str] = mapped_column(TENANT, primary_key=True)
+    id: Mapped[str] = mapped_column(ID, primary_key=True)
+    key: Mapped[str | None] = mapped_column(ID, ForeignKey("keys.id"))
+    created: Mapped[float] = mapped_column(Float(53))
+    cancelled: Mapped[float | None] = mapped_column(Float(53))
+    graph: Mapped[str] = mapped_column(ID, ForeignKey("documents.id"))
+    body: Mapped[dict[str, Any]] = mapped_column(JSON)
+    points: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
 
 
 class LabelRow(Base):

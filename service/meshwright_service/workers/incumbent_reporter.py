@@ -7,6 +7,7 @@ from collections.abc import Callable
 from math import inf
 
 from meshwright.common.stop_signal import StopSignal
+from meshwright.reports.plan_figures import figures_of
 from meshwright.reports.plan_warnings import request_warnings
 from meshwright.schema import Answer, Request
 from meshwright_service.processes.child_main import ParentMessages
@@ -54,6 +55,7 @@ class IncumbentReporter:
         if answer is None or answer.plan is None or answer.plan.cost.step_ns >= self._best_ns:
             return
         warnings = request_warnings(answer.plan, request)
-        sent = stored_plan(answer.plan, warnings=warnings).to_message()
+        figures = figures_of(answer.plan, request)
+        sent = stored_plan(answer.plan, warnings=warnings, figures=figures).to_message()
         self._messages.write({"kept": sent, "seconds": answer.seconds})
         self._best_ns = answer.plan.cost.step_ns

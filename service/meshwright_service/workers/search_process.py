@@ -30,6 +30,7 @@ from meshwright.common.process_pool import processes
 from meshwright.common.stop_signal import StopSignal
 from meshwright.plugins.planner import find_planner, planner_modules, takes
 from meshwright.replan import keeping_its_way
+from meshwright.reports.plan_figures import figures_of
 from meshwright.reports.plan_warnings import request_warnings
 from meshwright.schema import MeshwrightError, Plan, Request
 from meshwright_costmodel.calibrations import shipped_calibration
@@ -90,7 +91,7 @@ def plan_message(plan: Plan, request: Request, stop: StopSignal) -> dict[str, An
         trace = {"trace": traceback.format_exc()}
     finally:
         signal.signal(signal.SIGTERM, before)
-    sent = stored_plan(plan, views, request_warnings(plan, request))
+    sent = stored_plan(plan, views, request_warnings(plan, request), figures_of(plan, request))
     return {"plan": sent.to_message(), **trace}
 
 

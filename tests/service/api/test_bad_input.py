@@ -270,7 +270,11 @@ def test_a_bad_address_is_a_problem_too(
 @pytest.mark.parametrize(
     ("method", "path", "said"),
     [
-        ("GET", "/v1/plans?grpah=x", "'grpah'; the parameters here are calibration, certificate, "),
+        (
+            "GET",
+            "/v1/plans?grpah=x",
+            "'grpah'; the parameters here are batch, calibration, ",
+        ),
         (
             "GET",
             "/v1/jobs?State=failed",

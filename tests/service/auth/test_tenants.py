@@ -27,6 +27,8 @@ MORE = [("post", "/plan"), ("get", "/openapi.json")]
 BODIES: dict[str, Any] = {
     "/plan": ASKED,
     "/v1/plan": ASKED,
+    "/v1/sweeps": {"graph": GRAPH, "topologies": [TOPOLOGY], "batches": [8]},
+    "/v1/sweeps/{sweep}/cancel": None,
     "/v1/cost-graphs:solve": {"problem": CONTEST_EXAMPLE, "seconds": 0.1},
     "/v1/graphs": GRAPH,
     "/v1/topologies": TOPOLOGY,
@@ -119,6 +121,8 @@ def world(serve: Serve) -> World:
     assert lease["measurement"]["id"] == measurement
     step = {"step_ns": found["cost"]["step_ns"] * 2}
     assert http.post(f"/v1/plans/{plan}/observations", json=step, headers=one).is_success
+    sweep = post("/v1/sweeps", status=202)["id"]
+    until(lambda: http.get(f"/v1/sweeps/{sweep}", headers=one).json()["state"] == "done")
     ids = {
         "plan": plan,
         "cost_graph": cost_graph["id"],
@@ -129,6 +133,7 @@ def world(serve: Serve) -> World:
         "calibration": measured["calibration"],
         "samples": measured["id"],
         "agent": agent,
+        "sweep": sweep,
         "measurement": measurement,
         "job": measurement,
         "rank": "0",

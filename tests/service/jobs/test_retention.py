@@ -12,13 +12,16 @@ from sqlalchemy import func, select
 
 from meshwright.schema import Certificate, Graph, InUse, NotFound, Plan, Setup, Topology
 from meshwright.schema.observation import Observation
+from meshwright.schema.sweep import SweepPoint
 from meshwright_costmodel.calibrations import default_calibration
 from meshwright_service.auth.principals import ANYBODY, Principal
 from meshwright_service.common.errors import WorkerLost
 from meshwright_service.common.settings import Settings
 from meshwright_service.common.tenant import DEFAULT_TENANT, Tenant
+from meshwright_service.jobs import sweeps
 from meshwright_service.jobs.leases import Claim
 from meshwright_service.jobs.retention import DAY_S, Retention
+from meshwright_service.jobs.sweeps import PointRecord
 from meshwright_service.store import certificates, deletion, documents, observations
 from meshwright_service.store.encoded_documents import stored_plan
 from meshwright_service.store.tables import DocumentRow, HoldingRow, JobEventRow, JobRow, PlanRow
@@ -31,7 +34,7 @@ OTHER = Principal(Tenant("other"), None, ANYBODY.scopes)
 CALIBRATION = default_calibration()
 SETUPS = (Setup(), Setup.from_dict({"phase": "inference"}))
 CERTIFIED = {"outcome": "verified", "detail": ""}
-KINDS = ("events", "jobs", "plans", "solutions", "documents", "bytes")
+KINDS = ("events", "jobs", "plans", "sweeps", "solutions", "documents", "bytes")
 NOTHING = dict.fromkeys(KINDS, 0)
 
 
@@ -81,6 +84,11 @@ class Shop:
         plan = self.plan_for(claim.asked, number)
         assert self.table.leases.succeed(claim, stored_plan(plan)) == "ended"
         return plan.id
+
+    def job_of(self, plan: str) -> str:
+        with self.database.reading() as connection:
+            rows = connection.execute(select(JobRow.id).where(JobRow.plan == plan))
+            return str(rows.scalar_one())
 
     def observe(self, plan: str, by: Principal = ANYBODY) -> None:
         with self.database.writing() as connection:
@@ -139,6 +147,22 @@ def test_things_go_in_the_order_of_their_ages(shop: Shop) -> None:
     assert gone["bytes"] == 5
     assert shop.count(DocumentRow) == shop.count(HoldingRow) == 1
     assert shop.days(1000) == NOTHING
+
+
+def test_sweeps_go_at_the_age_of_plans_without_their_jobs(shop: Shop) -> None:
+    plan = shop.found(1)
+    shop.observe(plan)
+    point = PointRecord(SweepPoint(topology="two by four"), shop.job_of(plan), queued=True)
+    body = {"topologies": ["two by four"]}
+    with shop.database.writing() as connection:
+        graph, now = shop.graph(1).id, shop.database.now
+        sweeps.put(connection, ANYBODY, "sweep_1", graph=graph, body=body, points=[point], now=now)
+    assert shop.days(2.9)["sweeps"] == 0
+    with shop.database.reading() as connection:
+        (row,) = sweeps.get(connection, DEFAULT_TENANT, "sweep_1").rows
+    assert row.state == "planned"
+    assert shop.days(0.2)["sweeps"] == 1
+    assert shop.has("plan", plan)
 
 
 def test_what_somebody_named_measured_or_executed_stays(shop: Shop) -> None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
-from sqlalchemy import insert, select
+from sqlalchemy import delete, insert, select
 from starlette.testclient import TestClient
 
 from meshwright.schema import Plan
@@ -134,6 +135,91 @@ def test_a_plan_says_who_asked_for_it(serve: Serve) -> None:
     found = service.get("/v1/plans", params={"key": own["id"]}, headers=key).json()["plans"]
     assert [one["id"] for one in found] == [entry["id"]]
     assert service.get("/v1/plans", params={"key": "key_0"}, headers=key).json()["plans"] == []
+
+
+FIGURES = ("step_ns", "units_per_s", "device_rate", "utilization", "headroom", "devices", "batch")
+SORTED_BY = dict(
+    zip(
+        ("step", "throughput", "device_throughput", "utilization", "headroom", "devices", "batch"),
+        FIGURES,
+        strict=True,
+    )
+)
+
+
+def fill(service: TestClient, count: int, seed: int) -> list[dict[str, Any]]:
+    """So many plans with random figures, some of them without and many alike."""
+    plan, draw = store(service, [2, 4]), random.Random(seed)
+    state: State = service.app.state.service  # type: ignore[attr-defined]  # a FastAPI app
+    with state.database.writing() as connection:
+        row = connection.execute(select(PlanRow.__table__)).one()._asdict()
+        stored = select(DocumentRow.__table__).where(DocumentRow.id == plan.id)
+        document = {**connection.execute(stored).one()._asdict(), "body": b""}
+        rows = []
+        for number in range(count):
+            figures = {
+                name: draw.choice([None, -1.0, 0.0, 0.125, float(draw.randrange(8))])
+                for name in FIGURES
+            }
+            target = draw.choice(["", "fsdp2"])
+            rows.append({**row, "id": f"plan_{number:064x}", **figures, "target": target})
+        connection.execute(insert(DocumentRow), [{**document, "id": own["id"]} for own in rows])
+        connection.execute(delete(PlanRow))
+        connection.execute(insert(PlanRow), rows)
+    return rows
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_all_plans_are_sorted_page_by_page(service: TestClient, seed: int) -> None:
+    rows = fill(service, 60, seed)
+    for sort, column in SORTED_BY.items():
+        for sign in ("", "-"):
+            found: list[str] = []
+            token: str | None = None
+            while token is not None or not found:
+                query = {"sort": sign + sort, "page_size": 7}
+                query |= {} if token is None else {"page_token": token}
+                answer = service.get("/v1/plans", params=query).json()
+                found += [own["id"] for own in answer["plans"]]
+                token = answer.get("next_page_token")
+            values = {row["id"]: row[column] for row in rows}
+            assert sorted(found) == sorted(values)
+            known = [values[id_] for id_ in found if values[id_] is not None]
+            assert known == sorted(known, reverse=bool(sign))
+            assert None not in [values[id_] for id_ in found[: len(known)]]  # they are the last
+
+
+def test_plans_are_filtered_by_their_figures(service: TestClient) -> None:
+    rows = fill(service, 60, 7)
+
+    def having(condition: Any) -> list[str]:
+        return sorted(row["id"] for row in rows if condition(row))
+
+    def found(**query: Any) -> list[str]:
+        return sorted(listed(service, page_size="100", **query))
+
+    def room(row: dict[str, Any], least: float) -> bool:
+        return row["headroom"] is not None and row["headroom"] >= least
+
+    assert found(fits="true") == having(lambda row: room(row, 0))
+    assert found(fits="false") == having(lambda row: row["headroom"] == -1)
+    assert found(headroom="0.1") == having(lambda row: room(row, 0.1))
+    assert found(batch="3") == having(lambda row: row["batch"] == 3)
+    assert found(devices="3") == having(lambda row: row["devices"] == 3)
+    assert found(target="fsdp2") == having(lambda row: row["target"] == "fsdp2")
+    assert found(target="none") == having(lambda row: row["target"] == "")
+    for wrong in ({"sort": "beauty"}, {"target": "fsdp3"}, {"headroom": "2"}, {"fits": "maybe"}):
+        assert service.get("/v1/plans", params=wrong).status_code == 422
+
+
+def test_a_planned_request_has_its_figures_in_the_list(serve: Serve) -> None:
+    service = serve()
+    assert service.post("/v1/plan", json=REQUEST, headers={"Prefer": "wait=60"}).is_success
+    (entry,) = service.get("/v1/plans", params={"sort": "-throughput"}).json()["plans"]
+    figures = entry["figures"]
+    assert (figures["batch"], figures["sequence"]) == (8, 16)
+    assert figures["samples_per_s"] == pytest.approx(8e9 / entry["step_ns"])
+    assert figures["tokens_per_s"] == pytest.approx(16 * figures["samples_per_s"])
 
 
 def test_a_long_list_is_filtered(service: TestClient) -> None:

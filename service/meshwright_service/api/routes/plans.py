@@ -10,6 +10,7 @@ from meshwright.runtime import rank_strategy
 from meshwright.schema import Certificate, Graph, Plan, Setup, Topology
 from meshwright.schema.rank_strategy import RankStrategy
 from meshwright.schema.request_options import Solver
+from meshwright.schema.target import Target
 from meshwright_service.api import etags
 from meshwright_service.api.resources import PlanList, plan_entry_of
 from meshwright_service.api.routes.documents import IN_USE, read_document
@@ -17,7 +18,7 @@ from meshwright_service.api.state import Service
 from meshwright_service.auth.principals import Admin, Reader
 from meshwright_service.store import certificates, deletion, documents, plan_index
 from meshwright_service.store.pagination import Paging
-from meshwright_service.store.plan_index import PlanFilter
+from meshwright_service.store.plan_index import PlanFilter, PlanSort
 from meshwright_service.store.time_range import During
 
 router = APIRouter(prefix="/v1/plans", tags=["plans"])
@@ -47,14 +48,26 @@ def list_plans(
     certificate: Annotated[Outcome | None, Query()] = None,
     key: Filter = None,
     calibration: Filter = None,
+    target: Annotated[Target | Literal["none"] | None, Query()] = None,
+    fits: Annotated[bool | None, Query(description="Peak memory within the device memory")] = None,
+    headroom: Annotated[
+        float | None, Query(ge=0, le=1, description="The least free share of the device memory")
+    ] = None,
+    batch: Annotated[int | None, Query(ge=1)] = None,
+    devices: Annotated[int | None, Query(ge=1)] = None,
+    sort: Annotated[
+        PlanSort | None, Query(description="Ascending; with a minus before it, descending")
+    ] = None,
 ) -> PlanList:
-    """Plans, newest first. model: a glob on the names of graphs. label: a glob that one of the
+    """Plans, newest first unless sorted. Throughput counts tokens, or samples of a graph without
+    sequences. model: a glob on the names of graphs. label: a glob that one of the
     labels matches. key: the id of the key of the request. since, until: the time of the storage."""
     wanted = PlanFilter(
-        graph, topology, model, label, outcome, solver, certificate, key, calibration, period
-    )
+        graph, topology, model, label, outcome, solver, certificate, key, calibration, period,
+        target, fits, headroom, batch, devices,
+    )  # fmt: skip
     with service.database.reading() as connection:
-        listed = plan_index.list_plans(connection, by.tenant, page, wanted)
+        listed = plan_index.list_plans(connection, by.tenant, page, wanted, sort)
     return PlanList(
         plans=tuple(map(plan_entry_of, listed.items)), next_page_token=listed.next_token
     )

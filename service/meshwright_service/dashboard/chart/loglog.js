@@ -12,16 +12,16 @@ const MARGIN = { left: 84, right: 14, top: 10, bottom: 36 };
  */
 export function loglog({ series, x, y, levels = [], label, width = 620, height = 250 }) {
   const points = series.flatMap((own) => [...(own.line ?? []), ...(own.ticks ?? []), ...(own.dots ?? [])]).filter(positive);
-  const across = span([...points.map((own) => own[0]), x.from, x.to]);
-  const up = span([...points.map((own) => own[1]), ...levels.map((own) => own.y), y.from, y.to]);
-  const px = scale(across, MARGIN.left, width - MARGIN.right);
-  const py = scale(up, height - MARGIN.bottom, MARGIN.top);
+  const across = logSpan([...points.map((own) => own[0]), x.from, x.to]);
+  const up = logSpan([...points.map((own) => own[1]), ...levels.map((own) => own.y), y.from, y.to]);
+  const px = logScale(across, MARGIN.left, width - MARGIN.right);
+  const py = logScale(up, height - MARGIN.bottom, MARGIN.top);
   const grid = [
-    steps(up, y.base ?? 10, 6).map((value) => [
+    powers(up, y.base ?? 10, 6).map((value) => [
       s("line", { class: "grid", x1: MARGIN.left, x2: width - MARGIN.right, y1: py(value), y2: py(value) }),
       s("text", { class: "muted", x: MARGIN.left - 6, y: py(value) + 4, "text-anchor": "end" }, y.text(value)),
     ]),
-    steps(across, x.base ?? 10, 6).map((value) => [
+    powers(across, x.base ?? 10, 6).map((value) => [
       s("line", { class: "grid", x1: px(value), x2: px(value), y1: MARGIN.top, y2: height - MARGIN.bottom }),
       s("text", { class: "muted", x: px(value), y: height - MARGIN.bottom + 16, "text-anchor": "middle" }, x.text(value)),
     ]),
@@ -60,12 +60,12 @@ function positive([a, b]) {
   return a > 0 && b > 0;
 }
 
-function scale([low, high], from, to) {
+export function logScale([low, high], from, to) {
   const [a, b] = [Math.log(low), Math.log(high)];
   return (value) => from + ((Math.log(value) - a) / (b - a)) * (to - from);
 }
 
-function span(values) {
+export function logSpan(values) {
   const own = values.filter((value) => value > 0);
   if (!own.length) return [1, 10];
   const [low, high] = [Math.min(...own), Math.max(...own)];
@@ -74,7 +74,7 @@ function span(values) {
 }
 
 /** Powers of the base within a span, about so many; of 10 also halves and fifths where few fit. */
-function steps([low, high], base, about) {
+export function powers([low, high], base, about) {
   const from = Math.ceil(Math.log(low) / Math.log(base) - 1e-9);
   const to = Math.floor(Math.log(high) / Math.log(base) + 1e-9);
   const every = Math.max(1, Math.ceil((to - from + 1) / about));

@@ -2,20 +2,24 @@
 import { h, s } from "../element.js";
 import { legend } from "./legend.js";
 import { ticks } from "./curve.js";
+import { logScale, logSpan, powers } from "./loglog.js";
 
 const WIDTH = 900;
 const MARGIN = { left: 84, right: 24, top: 22, bottom: 40 };
 
 /**
  * points: {x, y, kind, name, says, hollow}; kinds: {key: {name, colour, shape: "circle" | "square" | "diamond"}};
- * front: [[x, y]] in order of x; limit: {x, name}; onPick: point => …; x, y: {name, text, binary}.
+ * front: [[x, y]] in order of x; limit: {x, name}; onPick: point => …; x, y: {name, text, binary, base: of a logarithmic scale}.
  */
 export function scatter({ points, kinds, front, limit, x, y, label, onPick, height = 380 }) {
   const xs = points.map((own) => own.x).concat(limit ? [limit.x] : []);
-  const across = span(xs);
-  const up = span(points.map((own) => own.y));
-  const px = (value) => MARGIN.left + ((value - across[0]) / (across[1] - across[0])) * (WIDTH - MARGIN.left - MARGIN.right);
-  const py = (value) => height - MARGIN.bottom - ((value - up[0]) / (up[1] - up[0])) * (height - MARGIN.top - MARGIN.bottom);
+  const across = x.base ? logSpan(xs) : span(xs);
+  const ys = points.map((own) => own.y);
+  const up = y.base ? logSpan(ys) : span(ys);
+  const px = (x.base ? logScale : linearScale)(across, MARGIN.left, WIDTH - MARGIN.right);
+  const py = (y.base ? logScale : linearScale)(up, height - MARGIN.bottom, MARGIN.top);
+  const ups = y.base ? powers(up, y.base, 6) : ticks(up, 6, y);
+  const acrosses = x.base ? powers(across, x.base, 8) : ticks(across, 8, x);
   const marks = points.map((own) => {
     const kind = kinds[own.kind];
     const pick = (event) => {
@@ -36,8 +40,8 @@ export function scatter({ points, kinds, front, limit, x, y, label, onPick, heig
     h("figcaption", { class: "muted" }, `${y.name} (up) against ${x.name} (right); the line joins the front`),
     legend(used.map(([, kind]) => kind)),
     s("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "group", "aria-label": label, class: "wide" },
-      ticks(up, 6, y).map((value) => [s("line", { class: "grid", x1: MARGIN.left, x2: WIDTH - MARGIN.right, y1: py(value), y2: py(value) }), s("text", { class: "muted", x: MARGIN.left - 6, y: py(value) + 4, "text-anchor": "end" }, y.text(value))]),
-      ticks(across, 8, x).map((value) => [s("line", { class: "grid", x1: px(value), x2: px(value), y1: MARGIN.top, y2: height - MARGIN.bottom }), s("text", { class: "muted", x: px(value), y: height - MARGIN.bottom + 16, "text-anchor": "middle" }, x.text(value))]),
+      ups.map((value) => [s("line", { class: "grid", x1: MARGIN.left, x2: WIDTH - MARGIN.right, y1: py(value), y2: py(value) }), s("text", { class: "muted", x: MARGIN.left - 6, y: py(value) + 4, "text-anchor": "end" }, y.text(value))]),
+      acrosses.map((value) => [s("line", { class: "grid", x1: px(value), x2: px(value), y1: MARGIN.top, y2: height - MARGIN.bottom }), s("text", { class: "muted", x: px(value), y: height - MARGIN.bottom + 16, "text-anchor": "middle" }, x.text(value))]),
       s("text", { class: "muted", x: WIDTH - MARGIN.right, y: height - 6, "text-anchor": "end" }, x.name),
       limit ? [s("line", { x1: px(limit.x), x2: px(limit.x), y1: MARGIN.top, y2: height - MARGIN.bottom, stroke: "var(--capacity)", "stroke-width": 1.5, "stroke-dasharray": "4 3" }), s("text", { x: px(limit.x), y: MARGIN.top - 7, "text-anchor": "end" }, `${limit.name} ${x.text(limit.x)}`)] : null,
       steps, marks),
@@ -48,6 +52,10 @@ function shape(kind, x, y, r) {
   if (kind === "square") return `M${x - r} ${y - r}h${2 * r}v${2 * r}h${-2 * r}z`;
   if (kind === "diamond") return `M${x} ${y - r * 1.4}l${r * 1.4} ${r * 1.4}l${-r * 1.4} ${r * 1.4}l${-r * 1.4} ${-r * 1.4}z`;
   return `M${x - r} ${y}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0z`;
+}
+
+function linearScale([low, high], from, to) {
+  return (value) => from + ((value - low) / (high - low)) * (to - from);
 }
 
 function span(values) {

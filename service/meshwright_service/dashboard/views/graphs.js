@@ -28,7 +28,7 @@ function graphs(rows, { signal, go }) {
       { title: "Parameters", number: true, value: (own) => `${count(own.summary.parameter_elements)}, ${bytes(own.summary.parameter_bytes)}`, sort: (own) => own.summary.parameter_elements },
       { title: "Sizes", value: (own) => h("span", { class: "name" }, Object.entries(own.summary.symbols).map(([name, size]) => `${name} ${count(size)}`).join(", ")) },
       { title: "Stored", value: (own) => h("time", { datetime: own.created_at, title: moment(own.created_at) }, ago(own.created_at)), sort: (own) => own.created_at },
-      { title: "", value: (own) => link(plan(own), "Plan it") },
+      { title: "Actions", value: (own) => [link(plan(own), "Plan it"), " · ", link(path`/graphs/${own.id}/sweep`, "Sweep it")] },
     ],
   });
 }

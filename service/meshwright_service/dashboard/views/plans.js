@@ -22,6 +22,7 @@ export async function show({ root, query, signal, go, keep, title }) {
   const pager = h("nav", { class: "row pager", "aria-label": "Pages" });
   const chosen = selection({ query, keep, go });
   let page = query.get("page");
+  let sort = query.get("sort") ?? "";
   let shown = null; // the table of the list
   let open = null; // ids of the jobs that were under way at the last look
   let asking = 0;
@@ -45,6 +46,15 @@ export async function show({ root, query, signal, go, keep, title }) {
     shown = null;
     keep({ ...values, page: null });
     return listed();
+  }
+
+  async function onSort(next) {
+    sort = next;
+    page = null;
+    shown = null;
+    keep({ sort, page: null });
+    await listed();
+    list.querySelector('th:is([aria-sort="ascending"], [aria-sort="descending"]) button')?.focus();
   }
 
   function again() {
@@ -76,7 +86,7 @@ export async function show({ root, query, signal, go, keep, title }) {
     const own = ++asking; // an answer that a later question has overtaken is dropped
     const asked = filter.asked();
     try {
-      const found = await get(asked.path, { signal, query: { ...asked.query, page_token: page, page_size: 50 } });
+      const found = await get(asked.path, { signal, query: { ...asked.query, page_token: page, page_size: 50, sort: asked.noun === "plans" ? sort : null } });
       if (own !== asking || signal.aborted) return;
       plansAt = performance.now();
       draw(asked, found);
@@ -98,12 +108,13 @@ export async function show({ root, query, signal, go, keep, title }) {
       shown.table.update(rows);
     } else {
       const make = asked.noun === "plans" ? plansTable : ended;
-      shown = { noun: asked.noun, page, table: make(rows, { go, signal, chosen, editable }) };
+      shown = { noun: asked.noun, page, table: make(rows, { go, signal, chosen, editable, remote: { sort, onSort } }) };
       fill(list, shown.table);
     }
     const held = document.activeElement?.closest?.(".pager") ? document.activeElement.textContent : null;
-    fill(pager, page ? h("a", { class: "button", href: filter.address(null) }, "Newest") : null,
-      found.next_page_token ? h("a", { class: "button", href: filter.address(found.next_page_token), rel: "next" }, "Older") : null);
+    const [first, next] = sort && asked.noun === "plans" ? ["First", "Next"] : ["Newest", "Older"];
+    fill(pager, page ? h("a", { class: "button", href: filter.address(null) }, first) : null,
+      found.next_page_token ? h("a", { class: "button", href: filter.address(found.next_page_token), rel: "next" }, next) : null);
     if (held) [...pager.children].find((own) => own.textContent === held)?.focus();
   }
 }

@@ -429,7 +429,11 @@ def _compared(
 ) -> Answer:
     """The plan with the step of the fastest plan that a search without the target finds."""
     left_s = deadline.left_s()
-    if deadline.is_over() or (left_s is not None and left_s < _WORTH_S):
+    if (
+        not request.budget.unrestricted
+        or deadline.is_over()
+        or (left_s is not None and left_s < _WORTH_S)
+    ):
         return Answer(plan=plan)
     report(Progress(phase="the fastest plan without a target", done=0, total=1))
     budget = request.budget.model_copy(update={"seconds": left_s})

@@ -10,8 +10,10 @@ const STATES = {
   searches: [["infeasible", "nothing fits"], ["failed", "failed"], ["cancelled", "cancelled"]],
 };
 const SOLVERS = [["", "any search"], ...["auto", "dynamic_programming", "recursive_programming", "sharding_propagation", "semi_auto", "exact"].map((name) => [name, name.replaceAll("_", " ")])];
-const NAMES = ["model", "topology", "label", "state", "solver", "from", "to"];
-const OF_PLANS = ["label", "solver"];
+const MEMORY = [["", "any"], ["fits", "fits"], ["5", "5 % free or more"], ["10", "10 % free or more"], ["20", "20 % free or more"], ["not", "does not fit"]];
+const TARGETS = [["", "any"], ["none", "no target"], ...["megatron-core", "torchtitan", "fsdp2", "accelerate", "deepspeed", "mindformers"].map((name) => [name, name])];
+const NAMES = ["model", "topology", "label", "state", "solver", "target", "memory", "from", "to"];
+const OF_PLANS = ["label", "solver", "target", "memory"];
 
 /** {form, asked() -> {path, noun, query}, isEmpty(), clear(), address(page)}; onChange(values) for each change. */
 export async function filters({ query, signal, onChange }) {
@@ -22,6 +24,8 @@ export async function filters({ query, signal, onChange }) {
     label: text("Label", "label, * for any"),
     state: field("State", h("select", {}, options(STATES.plans), h("optgroup", { label: "searches without a plan" }, options(STATES.searches)))),
     solver: select("Search", SOLVERS),
+    target: select("Target", TARGETS),
+    memory: select("Memory", MEMORY),
     from: day("From"),
     to: day("To"),
   };
@@ -71,7 +75,7 @@ export async function filters({ query, signal, onChange }) {
   }
 
   function asked() {
-    const { model, topology, label, state, solver, from, to } = values();
+    const { model, topology, label, state, solver, target, memory, from, to } = values();
     const common = { model: model && globbed(model), topology, since: midnight(from, 0), until: midnight(to, 1) };
     if (isOfSearches(state)) {
       const which = state === "infeasible" ? { outcome: state } : { state };
@@ -79,7 +83,7 @@ export async function filters({ query, signal, onChange }) {
     }
     const isProof = state === "optimal" || state === "feasible";
     const certificate = { verified: "verified", "not verified": "failed" }[state];
-    return { path: "/v1/plans", noun: "plans", query: { ...common, label, solver, outcome: isProof ? state : null, certificate } };
+    return { path: "/v1/plans", noun: "plans", query: { ...common, label, solver, outcome: isProof ? state : null, certificate, target, ...room(memory) } };
   }
 
   function address(page) {
@@ -89,6 +93,12 @@ export async function filters({ query, signal, onChange }) {
     const text = given.toString();
     return text ? `/?${text}` : "/";
   }
+}
+
+/** The parameters of a choice of memory: fits, or the least free share. */
+function room(memory) {
+  if (memory === "fits" || memory === "not") return { fits: memory === "fits" };
+  return memory ? { headroom: Number(memory) / 100 } : {};
 }
 
 function isOfSearches(state) {

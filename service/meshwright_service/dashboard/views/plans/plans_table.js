@@ -1,32 +1,50 @@
 // Plans in a list: the numbers by which people choose.
 import { h, link, path, s } from "../../element.js";
 import { table } from "../../table.js";
-import { bytes, percent, short, time } from "../../units.js";
+import { bytes, count, known, number, percent, short, time } from "../../units.js";
 import { isOverfull, verdict, warningTags } from "../../verdict.js";
 import { labels } from "./labels.js";
 import { when } from "./when.js";
 
-const BAR = 64; // pixels of a device's memory
+const BAR = 40; // pixels of a device's memory
 
-export function plansTable(rows, { go, signal, chosen, editable }) {
+export function plansTable(rows, { go, signal, chosen, editable, remote }) {
   const withKeys = rows.some((plan) => plan.key);
+  const rate = rows.some((plan) => known(plan.figures?.tokens_per_s)) ? "Tokens/s" : "Samples/s";
   return table({
-    label: "Plans", rows, signal, go, key: (plan) => plan.id,
+    label: "Plans", rows, signal, go, remote, key: (plan) => plan.id,
     address: (plan) => path`/plans/${plan.id}`,
     columns: [
-      { title: "", value: chosen.box },
-      { title: "Model", value: (plan) => link(path`/plans/${plan.id}`, h("span", { class: "clip model", title: plan.name }, plan.name || short(plan.id))), sort: (plan) => plan.name },
-      { title: "Topology", value: (plan) => link(path`/topologies/${plan.topology}`, h("span", { class: "clip topology", title: plan.topology_name }, plan.topology_name || short(plan.topology))), sort: (plan) => plan.topology_name },
-      { title: "Mesh", value: mesh },
-      { title: "Step", number: true, value: (plan) => time(plan.step_ns), sort: (plan) => plan.step_ns },
-      { title: "Memory free", says: "of the fullest device, beside what is held back", number: true, value: memory, sort: free },
-      { title: "Gap", says: "to what is proved to be impossible", number: true, value: (plan) => percent(plan.gap), sort: (plan) => plan.gap },
+      { title: h("span", { class: "unseen" }, "Select"), value: chosen.box },
+      { title: "Model", value: (plan) => link(path`/plans/${plan.id}`, h("span", { class: "clip model", title: plan.name }, plan.name || short(plan.id))) },
+      { title: "Topology", value: (plan) => link(path`/topologies/${plan.topology}`, h("span", { class: "clip topology", title: plan.topology_name }, plan.topology_name || short(plan.topology))) },
+      { title: "Batch", number: true, value: (plan) => count(plan.figures?.batch), by: "batch" },
+      { title: "Degrees", says: "of most of the arithmetic; ≈: some ops differ", value: degrees },
+      { title: "Step", number: true, value: (plan) => time(plan.step_ns), by: "step", ascends: true },
+      { title: rate, number: true, value: (plan) => count(plan.figures?.tokens_per_s ?? plan.figures?.samples_per_s), by: "throughput" },
+      { title: "A device", says: "throughput of one device", number: true, value: (plan) => perDevice(plan.figures), by: "device_throughput" },
+      { title: "MFU", says: "model FLOPs utilization", number: true, value: (plan) => percent(plan.figures?.utilization), by: "utilization" },
+      { title: "Memory free", says: "of the device with the highest peak, beyond the reserve", number: true, value: memory, by: "headroom" },
+      { title: "Gap", says: "to the lower bound of the search", number: true, value: (plan) => percent(plan.gap) },
       { title: "Proof", value: proof },
       { title: "Labels", value: (plan) => labels(plan, { editable }) },
-      withKeys ? { title: "Who", value: (plan) => h("span", { class: "clip who", title: plan.key_name }, plan.key_name ?? "–"), sort: (plan) => plan.key_name } : null,
-      { title: "When", value: (plan) => when(plan.created_at), sort: (plan) => plan.created_at },
-    ].filter(Boolean),
+      ...(withKeys ? [{ title: "Key", says: "that requested the plan first", value: (plan) => plan.key_name ? h("span", { class: "clip who", title: plan.key_name }, plan.key_name) : "–" }] : []),
+      { title: "Stored", value: (plan) => when(plan.created_at), by: "created" },
+    ],
   });
+}
+
+/** The degrees and the target; of a plan of an earlier version the mesh. */
+function degrees(plan) {
+  const target = plan.target ? [" ", h("span", { class: "tag" }, plan.target)] : null;
+  if (!plan.figures) return [mesh(plan), target];
+  const text = (plan.figures.differing ? "≈ " : "") + plan.figures.degrees;
+  return [h("span", { class: "clip mesh", title: text }, text), target];
+}
+
+function perDevice(figures) {
+  const rate = figures?.tokens_per_s ?? figures?.samples_per_s;
+  return known(rate) ? number(rate / figures.devices) : "–";
 }
 
 function mesh({ meshes }) {
