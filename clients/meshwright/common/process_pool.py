@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from multiprocessing import (
+    active_children,
     connection,
     forkserver,
     get_all_start_methods,
@@ -38,7 +39,8 @@ def processes(count: int, modules: Sequence[str] = ()) -> Iterator[Executor | No
     """An executor of `count` separate processes; None for one, which is the current process.
 
     `modules` are preloaded once for all processes, in the background, where the system supports a
-    fork server. On exit, pending tasks are canceled, and running tasks are not waited for.
+    fork server. On exit, pending tasks are canceled, and running tasks are not waited for; the
+    interpreter waits for them when it ends.
     """
     if count <= 1:
         yield None
@@ -48,6 +50,20 @@ def processes(count: int, modules: Sequence[str] = ()) -> Iterator[Executor | No
         yield pool
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def killable_processes(count: int, modules: Sequence[str] = ()) -> Iterator[Executor]:
+    """An executor of one or more separate processes. On exit, running tasks are killed."""
+    pool = _LateProcesses(count, modules)
+    others = set(active_children())
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(active_children()) - others:
+            process.kill()
+        pool.shutdown()  # else the interpreter may end while the executor looks at their pipes
 
 
 class _LateProcesses(Executor):

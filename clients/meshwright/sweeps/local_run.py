@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from functools import lru_cache
 
-from meshwright.common.process_pool import processes, usual_processes
+from meshwright.common.process_pool import killable_processes, usual_processes
 from meshwright.common.stop_signal import Stop, never
 from meshwright.plugins.planner import find_planner, planner_build, planner_modules, preset
 from meshwright.reports.plan_figures import figures_of
@@ -23,6 +23,7 @@ from meshwright.sweeps.points import points_of, request_of, topologies_of
 from meshwright.sweeps.rows import check_prices, row_of, with_front
 
 _POLL_S = 0.2  # chosen: seconds between two looks at `stop`
+_LONGEST = 500  # chosen: characters of a reason
 _MOST_LOSSES = 2  # chosen: processes that one point may lose
 
 OnRow = Callable[[int, SweepRow], None]
@@ -129,6 +130,8 @@ class _Task:
             figures = figures_of(answer.plan, request)
         except MeshwrightError as error:
             return _PointAnswer("refused", reason=error.detail)
+        except Exception as fault:  # of the planner: the other points are planned all the same
+            return _PointAnswer("failed", reason=f"{type(fault).__name__}: {fault}"[:_LONGEST])
         plan = answer.plan if self.wants_plans else None
         return _PointAnswer("planned", figures=figures, plan=plan)
 
@@ -166,7 +169,7 @@ def _answers(
         # a point that may have ended its process runs alone, so that the next loss names it
         suspects = [place for place, lost in losses.items() if lost]
         places = suspects[:1] or list(losses)
-        with processes(count, planner_modules(task.planner)) as executor:
+        with killable_processes(count, planner_modules(task.planner)) as executor:
             try:
                 for place, answer in _run(task, points, topologies, places, executor, stop):
                     del losses[place]
@@ -185,15 +188,9 @@ def _run(
     points: tuple[SweepPoint, ...],
     topologies: Mapping[str, Topology],
     places: list[int],
-    executor: Executor | None,
+    executor: Executor,
     stop: Stop,
 ) -> Iterator[tuple[int, _PointAnswer]]:
-    if executor is None:
-        for place in places:
-            if stop():
-                return
-            yield place, task(points[place], topologies[points[place].topology])
-        return
     running: dict[Future[_PointAnswer], int] = {
         executor.submit(task, points[place], topologies[points[place].topology]): place
         for place in places

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import time
+from multiprocessing import active_children
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from meshwright.sweeps.local_run import resolved
 from tests.service.samples import GRAPH, TOPOLOGY
 
 DEADLY = "tests.clients.sweeps.test_local_run:deadly"
+FAULTY = 40  # the global batch of the point with which the planner has a bug
 VICTIM = 24  # the global batch of the point whose process dies
 SWEEP = Sweep(topologies=("h100-1x{2,4,8}",), batches=(8, 16), prices={"h100": 2.0}, tokens=10**9)
 
@@ -30,6 +33,8 @@ def deadly(request: Request) -> Answer:
         print(request.setup.global_batch, file=file)
     if request.setup.global_batch == VICTIM:
         os.kill(os.getpid(), signal.SIGKILL)
+    if request.setup.global_batch == FAULTY:
+        raise ZeroDivisionError("a bug")
     return find_planner()(request)
 
 
@@ -107,6 +112,27 @@ def test_a_process_that_dies_loses_its_own_point_alone(graph: Graph, tmp_path: P
     numbers = [int(line) for line in calls.read_text().splitlines()]
     assert numbers.count(VICTIM) == 3
     assert max(numbers.count(batch) for batch in batches if batch != VICTIM) <= 2
+
+
+def test_a_bug_of_the_planner_fails_one_point_alone(graph: Graph, tmp_path: Path) -> None:
+    graph = graph.model_copy(update={"name": str(tmp_path / "calls")})
+    sweep = Sweep(topologies=("h100-1x2",), batches=(8, FAULTY, 16))
+    rows = run_sweep(sweep, graph, workers=1, planner=DEADLY).rows
+    assert [row.state for row in rows] == ["planned", "failed", "planned"]
+    assert rows[1].reason == "ZeroDivisionError: a bug"
+
+
+def test_a_stop_ends_the_searches_that_run(graph: Graph) -> None:
+    started = time.monotonic()
+    result = run_sweep(
+        SWEEP,
+        graph,
+        workers=2,
+        planner="tests.service.planners:endless",
+        stop=lambda: time.monotonic() > started + 2,
+    )
+    assert {row.state for row in result.rows} == {"cancelled"}
+    assert not active_children()
 
 
 def test_a_stop_leaves_the_rest_cancelled(graph: Graph) -> None:
