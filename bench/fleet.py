@@ -118,7 +118,7 @@ def _fleet(
             "MESHWRIGHT_DATABASE_URL": store,
         }
         if dask:
-            environment["MESHWRIGHT_DASK_SCHEDULER"] = stack.enter_context(_dask(folder))
+            environment["MESHWRIGHT_DASK_SCHEDULER"] = stack.enter_context(dask_cluster(folder))
         urls = []
         for number in range(apis):
             port = _free_port()
@@ -136,7 +136,7 @@ def _fleet(
 
 
 @contextmanager
-def _dask(folder: Path) -> Iterator[str]:
+def dask_cluster(folder: Path) -> Iterator[str]:
     """The address of a scheduler with workers."""
     file = folder / "scheduler.json"
     command = [sys.executable, "-m", "dask"]

@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -81,7 +81,9 @@ def fill(store: str, *, count: int = STORED) -> Plan:
 
 
 @contextmanager
-def serving(store: str, folder: Path) -> Iterator[tuple[str, int]]:
+def serving(
+    store: str, folder: Path, settings: Mapping[str, str] | None = None
+) -> Iterator[tuple[str, int]]:
     """The API with one worker, in a process of its own: its URL and process id."""
     command = [
         sys.executable,
@@ -93,7 +95,7 @@ def serving(store: str, folder: Path) -> Iterator[tuple[str, int]]:
         "--database",
         store,
     ]
-    environment = {**os.environ, "MESHWRIGHT_DATA_DIR": str(folder)}
+    environment = {**os.environ, "MESHWRIGHT_DATA_DIR": str(folder), **(settings or {})}
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(
             command, stdout=subprocess.PIPE, stderr=log, text=True, env=environment

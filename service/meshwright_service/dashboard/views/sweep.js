@@ -26,6 +26,7 @@ export async function show({ root, params, signal, go, title }) {
   const best = h("div");
   const trouble = h("div");
   const list = pointsTable(sweep, { signal, go });
+  list.classList.add("points");
   fill(root, head, trouble, best, chart, h("h2", {}, "Points"), list);
   draw();
   follow();

@@ -53,7 +53,7 @@ function columnsOf(sweep, unit) {
 }
 
 function topologyOf(row) {
-  const name = h("span", { class: "name" }, row.point.topology);
+  const name = h("span", { class: "clip" }, row.point.topology);
   const address = addressOf(row);
   return [address === "/sweeps" ? name : link(address, name), row.on_front ? [" ", h("span", { class: "tag good", title: "No other point has as high a throughput on as few devices" }, "front")] : null];
 }
