@@ -79,6 +79,45 @@ def test_two_plans_are_compared(
     assert "shorter step" not in ran.out
 
 
+def test_a_comparison_says_what_was_requested_differently(
+    run: Run, graph_file: Path, plan_file: Path, tmp_path: Path
+) -> None:
+    pinned = tmp_path / "pinned.json"
+    run("plan", graph_file, "--topology", "h100-2x4", "--pin", "layers.0.linear:", "-o", pinned)
+    ran = run("compare", plan_file, pinned, "-o", tmp_path / "comparison.json")
+    assert ran.code == 0, ran.err
+    made = Comparison.from_json((tmp_path / "comparison.json").read_text())
+    assert [(own.option, own.first) for own in made.requested] == [("pins", "default")]
+    assert made.requested[0].second == "layers.0.linear:"
+    total = sum(change.ns for change in made.changes)
+    assert total == pytest.approx(made.second.step_ns - made.first.step_ns)
+    sizes = [abs(change.ns) for change in made.changes]
+    assert sizes == sorted(sizes, reverse=True)
+    words = " ".join(run("compare", plan_file, pinned).out.split())
+    assert "The first plan has the shorter step, by" in words
+    assert f"less of {next(own.part for own in made.changes if own.ns > 0)}" in words
+    assert "Requested differently" in words
+
+
+def test_plans_of_other_batches_are_compared_for_each_sample(
+    run: Run, graph_file: Path, plan_file: Path, tmp_path: Path
+) -> None:
+    larger, file = tmp_path / "larger.json", tmp_path / "comparison.json"
+    run("plan", graph_file, "--topology", "h100-1x4", "--batch", "4096", "-o", larger)
+    assert run("compare", plan_file, larger, "-o", file).code == 0
+    made = Comparison.from_json(file.read_text())
+    assert made.per_sample
+    assert made.second_shorter is None
+    asked = {own.option: (own.first, own.second) for own in made.requested}
+    assert asked["topology"] == ("h100-2x4", "h100-1x4")
+    assert asked["setup global_batch"] == ("default", "4096")
+    assert made.second.batch == 4096
+    assert made.first.batch
+    per_sample = made.second.step_ns / 4096 - made.first.step_ns / made.first.batch
+    assert sum(change.ns for change in made.changes) == pytest.approx(per_sample)
+    assert "takes less time for a sample, by" in run("compare", plan_file, larger).out
+
+
 def test_a_bare_plan_is_compared_where_the_other_has_its_graph(
     run: Run, plan_file: Path, tmp_path: Path
 ) -> None:

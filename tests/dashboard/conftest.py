@@ -119,7 +119,7 @@ def visit(page: Page, url: str) -> None:
     page.wait_for_selector("#view > [data-shown]")
 
 
-def overflow(page: Page, widths: tuple[int, ...] = (1280, 1920)) -> list[int]:
+def overflow(page: Page, widths: tuple[int, ...] = (390, 1280, 1920)) -> list[int]:
     """Of these widths those at which the page is wider than its window."""
     found = []
     for width in widths:

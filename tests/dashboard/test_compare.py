@@ -37,6 +37,17 @@ def test_only_what_differs_is_shown(page: Page, site: Site, other: str) -> None:
     check(page, "compare")
 
 
+def test_what_was_requested_differently_stands_above_the_totals(
+    page: Page, site: Site, other: str
+) -> None:
+    visit(page, f"{site.url}/compare?plan={site.plans['face']}&plan={other}")
+    table = page.get_by_role("table", name="Requested differently")
+    expect(table).to_contain_text("solver")
+    expect(table).to_contain_text("recursive_programming")
+    visit(page, f"{site.url}/compare?plan={site.plans['face']}&plan={site.plans['llama']}")
+    expect(table).to_contain_text("graph")
+
+
 def test_sides_are_swapped_and_the_address_says_so(page: Page, site: Site, other: str) -> None:
     one = site.plans["face"]
     visit(page, f"{site.url}/compare?plan={one}&plan={other}")

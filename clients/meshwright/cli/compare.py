@@ -35,13 +35,22 @@ def compare(
     else:
         one, other = read_plan(Path(first)), read_plan(Path(second))
         made = compare_plans(
-            one.plan, _graph(first, one, other), other.plan, _graph(second, other, one)
+            one.plan,
+            _graph(first, one, other),
+            other.plan,
+            _graph(second, other, one),
+            setups=(one.setup, other.setup),
+            topologies=(_topology(one), _topology(other)),
         )
     if output is None:
         results().print(render_comparison(made))
         return
     save(output, made)
     say_written(output)
+
+
+def _topology(file: PlanFile) -> str:
+    return file.topology.name if file.topology is not None else ""
 
 
 def _graph(path: str, own: PlanFile, other: PlanFile) -> Graph:

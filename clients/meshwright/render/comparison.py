@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from math import isclose
+from typing import Literal
+
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
 from rich.table import Table
@@ -10,12 +13,14 @@ from rich.text import Text
 from meshwright.common.units import show_bytes, show_ns, show_share
 from meshwright.schema.comparison import ComparedOps, Comparison, PlanTotals
 
+MOST_CAUSES = 2  # chosen: parts that a sentence names
 MOST_ROWS = 40  # chosen: the largest differences; JSON has all
 
 
 def render_comparison(comparison: Comparison) -> RenderableType:
     """The verdict, totals of both plans, and the ops that differ."""
     parts: list[RenderableType] = [
+        *([_requested(comparison)] if comparison.requested else []),
         _totals(comparison),
         _ops(comparison),
         Text(f"{comparison.alike} ops are alike."),
@@ -25,18 +30,46 @@ def render_comparison(comparison: Comparison) -> RenderableType:
 
 
 def _verdict(comparison: Comparison) -> str:
-    """Which step is the shorter one, by how much, and how likely that is; empty where none is."""
-    if comparison.second_shorter is None:
+    """The faster plan: by how much, how likely, because of which parts, at which memory."""
+    first, second = (_compared_ns(comparison, side) for side in ("first", "second"))
+    if not first or not second or isclose(first, second, rel_tol=1e-9):
         return ""
-    first, second = comparison.first.step_ns, comparison.second.step_ns
-    shorter, likely = "second", comparison.second_shorter
-    if second > first:
-        shorter, likely = "first", 1 - likely
+    faster = "second" if second < first else "first"
     saved = 1 - min(first, second) / max(first, second)
+    what = "takes less time for a sample" if comparison.per_sample else "has the shorter step"
+    text = f"The {faster} plan {what}, by {show_share(saved)}"
+    likely = comparison.second_shorter
+    if likely is not None:
+        text += f", with probability {likely if faster == 'second' else 1 - likely:.2f}"
+    sign = 1 if faster == "first" else -1
+    causes = [change for change in comparison.changes if change.ns * sign > 0][:MOST_CAUSES]
+    if causes:
+        text += ": " + ", ".join(f"{show_ns(abs(c.ns))} less of {c.part}" for c in causes)
+    spare = comparison.second.memory_total_bytes - comparison.first.memory_total_bytes
+    spare *= 1 if faster == "second" else -1
+    if spare:
+        text += f". It needs {show_bytes(abs(spare))} {'more' if spare > 0 else 'less'} memory"
+    return text + "."
+
+
+def _compared_ns(comparison: Comparison, side: Literal["first", "second"]) -> float:
+    """The step, or its share of one sample if the batches differ."""
+    totals = comparison.first if side == "first" else comparison.second
     return (
-        f"The {shorter} plan has the shorter step, by {show_share(saved)}, with probability "
-        f"{likely:.2f}."
+        totals.step_ns / totals.batch if comparison.per_sample and totals.batch else totals.step_ns
     )
+
+
+def _requested(comparison: Comparison) -> Table:
+    table = Table(
+        title="\nRequested differently", title_justify="left", title_style="bold",
+        box=SIMPLE_HEAD, pad_edge=False,
+    )  # fmt: skip
+    for column in ("option", "first", "second"):
+        table.add_column(column, overflow="fold")
+    for difference in comparison.requested:
+        table.add_row(difference.option, difference.first, difference.second)
+    return table
 
 
 def _totals(comparison: Comparison) -> Table:

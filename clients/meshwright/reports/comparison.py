@@ -2,28 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from math import isclose
 
 from meshwright.common.name_ranges import fold
 from meshwright.reports.likelihood import probability_shorter
 from meshwright.reports.ops import OpShare, shares_of
-from meshwright.schema import Graph, Mesh, Plan
+from meshwright.reports.request_difference import PlanRequest, request_differences
+from meshwright.reports.throughput import symbols_of
+from meshwright.schema import Graph, Mesh, Plan, Setup
 from meshwright.schema.comparison import (
     ComparedOps,
     Comparison,
     Differing,
     OpDifference,
     PlanTotals,
+    StepChange,
 )
 
+_PARTS = {"waits for pipelines": "waits for transfers between stages"}
 ALIKE = 1e-9  # relative; smaller differences come from another order of summation
 
 Pair = tuple[OpShare | None, OpShare | None]
 
 
-def compare_plans(first: Plan, first_graph: Graph, second: Plan, second_graph: Graph) -> Comparison:
-    """The totals of two plans and their differing ops, aligned by name."""
+def compare_plans(
+    first: Plan,
+    first_graph: Graph,
+    second: Plan,
+    second_graph: Graph,
+    *,
+    setups: tuple[Setup | None, Setup | None] = (None, None),
+    topologies: tuple[str, str] = ("", ""),
+) -> Comparison:
+    """The totals of two plans and their differing ops, aligned by name.
+
+    setups: of the plans; without them batches and the setups' options are not compared.
+    topologies: their names.
+    """
+    totals = [
+        _totals(plan, graph, setup)
+        for plan, graph, setup in zip(
+            (first, second), (first_graph, second_graph), setups, strict=True
+        )
+    ]
+    requests = map(PlanRequest, (first, second), setups, topologies)
+    per_sample = None not in (a := totals[0].batch, b := totals[1].batch) and a != b
     sides = [
         {share.own.op: share for share in shares_of(plan, graph)}
         for plan, graph in ((first, first_graph), (second, second_graph))
@@ -44,9 +68,12 @@ def compare_plans(first: Plan, first_graph: Graph, second: Plan, second_graph: G
     ]
     differences.sort(key=lambda difference: -_difference_ns(difference))
     return Comparison(
-        first=_totals(first),
-        second=_totals(second),
-        second_shorter=_second_shorter(first, second),
+        first=totals[0],
+        second=totals[1],
+        second_shorter=None if per_sample else _second_shorter(first, second),
+        requested=tuple(request_differences(*requests)),
+        per_sample=per_sample,
+        changes=tuple(_changes(totals[0], totals[1], per_sample=per_sample)),
         alike=alike,
         differences=tuple(differences),
     )
@@ -169,7 +196,22 @@ def _difference_ns(difference: OpDifference) -> float:
     return abs(first - second)
 
 
-def _totals(plan: Plan) -> PlanTotals:
+def _changes(first: PlanTotals, second: PlanTotals, *, per_sample: bool) -> Iterator[StepChange]:
+    """The changes of the parts of the step that are not zero, largest first."""
+    sides = []
+    for totals in (first, second):
+        over = totals.batch if per_sample and totals.batch else 1
+        parts = {"compute": totals.compute_ns, "bubble": totals.bubble_ns}
+        parts |= {f"waits for {kind}s": ns for kind, ns in totals.exposed_ns.items()}
+        sides.append({part: ns / over for part, ns in parts.items()})
+    names = dict.fromkeys((*sides[0], *sides[1]))
+    changes = {name: sides[1].get(name, 0.0) - sides[0].get(name, 0.0) for name in names}
+    for name in sorted(changes, key=lambda name: -abs(changes[name])):
+        if changes[name]:
+            yield StepChange(part=_PARTS.get(name, name), ns=changes[name])
+
+
+def _totals(plan: Plan, graph: Graph, setup: Setup | None) -> PlanTotals:
     cost = plan.cost
     schedule = plan.schedule
     return PlanTotals(
@@ -194,4 +236,5 @@ def _totals(plan: Plan) -> PlanTotals:
         memory_bytes=cost.memory_bytes,
         memory_total_bytes=cost.memory_bytes.total,
         ops=sum(len(stage.ops) for stage in plan.stages),
+        batch=None if setup is None else symbols_of(graph, setup).get("batch"),
     )

@@ -9,7 +9,7 @@ from pydantic import Field
 from meshwright.schema.cost import MemoryUse
 from meshwright.schema.errors import InvalidInput, PlanError
 from meshwright.schema.mesh import Axis, Mesh
-from meshwright.schema.model import Document, Model, Ns
+from meshwright.schema.model import Document, Model, Ns, Number
 
 Differing = Literal["only in one", "stage", "strategy", "layout", "cost"]
 
@@ -44,6 +44,27 @@ class PlanTotals(Model):
     )
     memory_total_bytes: int = Field(description="The peak memory of that device, in bytes.")
     ops: int = Field(description="The number of ops.")
+    batch: int | None = Field(
+        default=None, description="The samples of a step. None if they are unknown."
+    )
+
+
+class RequestDifference(Model):
+    """An option in which the requests of the plans differ, with its values as text."""
+
+    option: str = Field(description="The option, such as `pins` or `setup global_batch`.")
+    first: str = Field(description="The value in the request of the first plan.")
+    second: str = Field(description="The value in the request of the second plan.")
+
+
+class StepChange(Model):
+    """The change of a part of the step from the first plan to the second."""
+
+    part: str = Field(description="The part, such as `compute` or `waits for gradients`.")
+    ns: Number = Field(
+        description="The change in nanoseconds: for each step, or for each sample if the batches "
+        "differ."
+    )
 
 
 class ComparedOps(Model):
@@ -100,6 +121,16 @@ class Comparison(Document):
         le=1,
         description="The probability that the step of the second plan is the shorter one. None if "
         "the plans are priced by different calibrations, or do the same.",
+    )
+    requested: tuple[RequestDifference, ...] = Field(
+        default=(), description="The options in which the requests differ."
+    )
+    per_sample: bool = Field(
+        default=False,
+        description="Whether the batches differ, so that times for each sample are compared.",
+    )
+    changes: tuple[StepChange, ...] = Field(
+        default=(), description="The changes of the parts of the step, largest first."
     )
     alike: int = Field(ge=0, description="The number of ops without a difference.")
     differences: tuple[OpDifference, ...] = Field(

@@ -7,11 +7,13 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request, Response
 
 from meshwright.reports.comparison import compare_plans
+from meshwright.schema import Setup, Topology
 from meshwright.schema.comparison import Comparison
 from meshwright_service.api import etags
 from meshwright_service.api.state import Service
 from meshwright_service.auth.principals import Reader
 from meshwright_service.common.errors import ParameterError
+from meshwright_service.store import documents
 
 router = APIRouter(prefix="/v1/comparisons", tags=["plans"])
 ANSWERS: dict[int | str, dict[str, Any]] = {200: {"model": Comparison}, 304: etags.NOT_MODIFIED}
@@ -28,5 +30,21 @@ def get_comparison(
     if len(plan) != 2:
         raise ParameterError(f"plan is given twice, for two plans; got {len(plan)}")
     first, second = (service.inspected.of(by.tenant, id_) for id_ in plan)
-    comparison = compare_plans(first.plan, first.graph, second.plan, second.graph)
+    with service.database.reading() as connection:
+        setups = [
+            documents.parsed(connection, by.tenant, Setup, side.plan.setup)
+            for side in (first, second)
+        ]
+        names = [
+            documents.entry(connection, by.tenant, Topology.prefix, side.plan.topology).name
+            for side in (first, second)
+        ]
+    comparison = compare_plans(
+        first.plan,
+        first.graph,
+        second.plan,
+        second.graph,
+        setups=(setups[0], setups[1]),
+        topologies=(names[0], names[1]),
+    )
     return etags.recent(request, comparison)

@@ -10,6 +10,7 @@ import { ago, bytes, count, percent, short, time } from "../units.js";
 import { isOverfull, verdict, warningTags } from "../verdict.js";
 
 const SHOWN = 40; // rows of differences at first; chosen: a person reads the largest
+const CAUSES = 2; // parts that a sentence names; chosen
 const NAMES = ["graph", "topology", "setup", "calibration"];
 const COSTS = ["strategy", "layout", "stage", "cost", "only in one"];
 
@@ -27,7 +28,7 @@ export async function show({ root, query, signal, go, title }) {
   fill(root, head, choice, loading("the comparison"));
   const found = await get("/v1/comparisons", { signal, query: { plan: given } });
   title(`${found.first.name} against ${found.second.name}`);
-  fill(root, head, choice, likelier(found), totals(found, given.map((id) => plans.find((own) => own.id === id))), steps(found), memory(found), differences(found));
+  fill(root, head, choice, likelier(found), requested(found), totals(found, given.map((id) => plans.find((own) => own.id === id))), steps(found), memory(found), differences(found));
 }
 
 async function shelf(given, signal) {
@@ -49,12 +50,39 @@ function chooser(given, plans, go) {
     h("button", { type: "button", disabled: given.length < 2, onclick: () => go(address(given[1], given[0])) }, "Swap"));
 }
 
-/** Which step is the shorter one, by how much, and how likely that is. */
-function likelier({ first, second, second_shorter: likely }) {
-  if (likely === null || likely === undefined) return null;
-  const isSecond = second.step_ns < first.step_ns;
-  const saved = 1 - Math.min(first.step_ns, second.step_ns) / Math.max(first.step_ns, second.step_ns);
-  return h("p", { class: "verdict-line" }, h("strong", {}, `${isSecond ? "B" : "A"} has the shorter step`), `, by ${percent(saved)}, with probability ${(isSecond ? likely : 1 - likely).toFixed(2)}.`);
+/** The faster plan: by how much, how likely, because of which parts, at which memory. */
+function likelier({ first, second, second_shorter: likely, per_sample: perSample, changes = [] }) {
+  const [a, b] = [first, second].map((own) => (perSample ? own.step_ns / own.batch : own.step_ns));
+  if (!a || !b || Math.abs(a - b) <= 1e-9 * Math.max(a, b)) return null;
+  const isSecond = b < a;
+  const saved = 1 - Math.min(a, b) / Math.max(a, b);
+  const causes = changes.filter(({ ns }) => ns < 0 === isSecond).slice(0, CAUSES).map(({ part, ns }) => `${time(Math.abs(ns))} less of ${part}`);
+  const spare = (second.memory_total_bytes - first.memory_total_bytes) * (isSecond ? 1 : -1);
+  return h("p", { class: "verdict-line" },
+    h("strong", {}, `${isSecond ? "B" : "A"} ${perSample ? "takes less time for a sample" : "has the shorter step"}`), `, by ${percent(saved)}`,
+    typeof likely === "number" ? `, with probability ${(isSecond ? likely : 1 - likely).toFixed(2)}` : null,
+    causes.length ? `: ${causes.join(", ")}` : null, ".",
+    spare ? ` It needs ${bytes(Math.abs(spare))} ${spare > 0 ? "more" : "less"} memory.` : null);
+}
+
+/** The options in which the requests differ. */
+function requested({ requested: differing = [] }) {
+  if (!differing.length) return null;
+  return h("section", { "aria-labelledby": "requested" },
+    h("h2", { id: "requested" }, "Requested differently"),
+    table({
+      label: "Requested differently", rows: differing,
+      columns: [
+        { title: "Option", value: (row) => row.option },
+        { title: "A", value: (row) => h("span", { class: "name" }, shown(row.first)) },
+        { title: "B", value: (row) => h("span", { class: "name" }, shown(row.second)) },
+      ],
+    }));
+}
+
+/** The value of an option; an id is shortened. */
+function shown(value) {
+  return /^[a-z]+_[0-9a-f]{16,}$/.test(value) ? short(value) : value;
 }
 
 /** entries: of the two plans in the list. */
