@@ -50,6 +50,7 @@ class Endpoints:
     delete_plan = Endpoint(of_plans.delete_plan)
     labels = Endpoint(of_plans.labels)
     strategies = Listing(of_plans.strategies)
+    communication = Endpoint(of_plans.communication)
     memory = Endpoint(of_plans.memory)
     layout = Endpoint(of_plans.layout)
     explain = Endpoint(of_plans.explain)

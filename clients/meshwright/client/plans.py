@@ -19,6 +19,7 @@ from meshwright.client.exchange import (
 )
 from meshwright.client.method_descriptor import Shelf
 from meshwright.schema import Certificate, Plan
+from meshwright.schema.communication import Communication
 from meshwright.schema.comparison import Comparison
 from meshwright.schema.explanation import Explanation
 from meshwright.schema.observation import Observation
@@ -90,6 +91,11 @@ def strategies(plan: str, *, op: str | None = None, block: str | None = None) ->
     """What a stored plan does with every op, in its order. op, block: globs of names of ops and of
     modules."""
     return Shelf(f"plans/{segment(plan)}/strategies", {"op": op, "block": block})
+
+
+def communication(plan: str) -> Exchange[Communication]:
+    """The communication of a stored plan, folded over repeats, longest first."""
+    return Communication.from_dict((yield from got(f"/v1/plans/{segment(plan)}/communication")))
 
 
 def memory(plan: str, *, points: int = 0) -> Exchange[dict[str, Any]]:

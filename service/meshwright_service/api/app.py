@@ -23,6 +23,7 @@ from meshwright_service.api.routes import (
     agents,
     alternatives,
     calibrations,
+    communication,
     comparisons,
     cost_graphs,
     create_plan,
@@ -75,7 +76,8 @@ from meshwright_service.workers.worker import Worker
 
 RESOURCES = (
     create_plan, plans, plan_requests, overview, strategies, layout, memory, alternatives,
-    explanations, labels, comparisons, observations, redistributions, simulations, exports,
+    explanations, labels, comparisons, communication, observations, redistributions, simulations,
+    exports,
     graphs, cost_graphs, topologies, setups, calibrations, samples, measurements, agents, jobs,
     events, sweeps, keys, whoami, health, metrics,
 )  # fmt: skip

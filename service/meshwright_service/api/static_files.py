@@ -26,6 +26,7 @@ PAGES = (
     "/plans/{plan}",
     "/plans/{plan}/graph",
     "/plans/{plan}/why",
+    "/plans/{plan}/communication",
     "/plans/{plan}/timeline",
     "/plans/{plan}/front",
     "/plans/{plan}/what-if",

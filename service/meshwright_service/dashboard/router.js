@@ -64,7 +64,9 @@ async function show(moved = false) {
   } catch (error) {
     if (signal.aborted) return;
     if (!error.title) console.error(error); // a fault of ours, not an answer
-    fill(root, failed(error, () => show()));
+    // what does not exist will not exist at the next try either
+    if (error.status === 404) fill(root, failed(error), h("p", {}, h("a", { href: "/" }, "All plans")));
+    else fill(root, failed(error, () => show()));
   } finally {
     if (!signal.aborted) root.dataset.shown = location.pathname;
   }

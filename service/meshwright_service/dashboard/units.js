@@ -34,9 +34,10 @@ export function percent(share) {
   return known(share) ? `${digits(100 * share)}${SPACE}%` : "–";
 }
 
-/** The same with its sign: +3.1 %. */
+/** The same with its sign: +3.1 %; from ten times on as a factor: ×12.0. */
 export function change(share) {
   if (!known(share)) return "–";
+  if (share >= 9) return `×${digits(1 + share)}`;
   const shown = percent(Math.abs(share));
   return share > 0 ? `+${shown}` : share < 0 ? `−${shown}` : shown;
 }
@@ -81,8 +82,8 @@ function scaled(value, units) {
 
 function digits(value) {
   const size = Math.abs(value);
-  if (size >= 100) return Math.round(value).toLocaleString("en");
-  return value.toFixed(size >= 10 ? 1 : size === 0 ? 0 : 2);
+  const text = size >= 100 ? Math.round(size).toLocaleString("en") : size.toFixed(size >= 10 ? 1 : size === 0 ? 0 : 2);
+  return value < 0 ? `−${text}` : text;
 }
 
 /** Whether there is a number. */

@@ -4,7 +4,7 @@ import { bars } from "../chart/bars.js";
 import { delta, strategy } from "../delta.js";
 import { fill, h, link, path } from "../element.js";
 import { PARTS, TIMES, timesOf } from "../kinds.js";
-import { empty, loading } from "../states.js";
+import { empty, failed, loading } from "../states.js";
 import { table } from "../table.js";
 import { ago, bytes, count, percent, short, time } from "../units.js";
 import { isOverfull, verdict, warningTags } from "../verdict.js";
@@ -26,7 +26,14 @@ export async function show({ root, query, signal, go, title }) {
     return;
   }
   fill(root, head, choice, loading("the comparison"));
-  const found = await get("/v1/comparisons", { signal, query: { plan: given } });
+  let found;
+  try {
+    found = await get("/v1/comparisons", { signal, query: { plan: given } });
+  } catch (problem) {
+    if (signal.aborted) return;
+    fill(root, head, choice, failed(problem, problem.status === 404 ? null : () => show({ root, query, signal, go, title })));
+    return;
+  }
   title(`${found.first.name} against ${found.second.name}`);
   fill(root, head, choice, likelier(found), requested(found), totals(found, given.map((id) => plans.find((own) => own.id === id))), steps(found), memory(found), differences(found));
 }
@@ -34,8 +41,8 @@ export async function show({ root, query, signal, go, title }) {
 async function shelf(given, signal) {
   const { plans } = await get("/v1/plans", { signal, query: { page_size: 200 } });
   const known = new Set(plans.map((own) => own.id));
-  const missing = given.filter((id) => !known.has(id)).map((id) => get(path`/v1/plans/${id}/overview`, { signal }).then((own) => own.entry));
-  return [...plans, ...(await Promise.all(missing))];
+  const missing = given.filter((id) => !known.has(id)).map((id) => get(path`/v1/plans/${id}/overview`, { signal }).then((own) => own.entry, () => null));
+  return [...plans, ...(await Promise.all(missing)).filter(Boolean)]; // the comparison tells of one that is deleted
 }
 
 function chooser(given, plans, go) {

@@ -7,6 +7,7 @@ const TABS = [
   ["", "Overview"],
   ["graph", "Graph"],
   ["why", "Why"],
+  ["communication", "Communication"],
   ["timeline", "Timeline"],
   ["front", "Alternatives"],
   ["what-if", "What if"],
