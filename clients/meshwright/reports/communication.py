@@ -13,6 +13,7 @@ from meshwright.schema.mesh import Axis
 
 INSIDE = "inside the op"  # traffic of the collectives that an op needs itself
 _LOCAL = ("slice", "mask")
+_BETWEEN_STAGES = "send"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ def communication_of(plan: Plan, shares: Sequence[OpShare]) -> Communication:
 
 
 def _moves(share: OpShare, microbatches: int) -> Iterator[_Move]:
-    inside = share.own.own_steps
+    inside = [step for step in share.own.own_steps if step.kind != _BETWEEN_STAGES]
     if inside:
         calls = tuple(
             _Call(step.kind, step.axes, step.payload_bytes, microbatches) for step in inside
@@ -88,6 +89,7 @@ def _group(plan: Plan, label: str, moves: Sequence[_Move]) -> CommunicationGroup
     level_of = {axis.name: axis.level for axis in mesh.axes}
     axes = tuple(dict.fromkeys(axis for call in first.calls for axis in call.axes))
     calls = [call for move in moves for call in move.calls]
+    ranks = len({stage.ranks_from for stage in plan.stages})
     return CommunicationGroup(
         tensor=label,
         count=len(moves),
@@ -100,8 +102,8 @@ def _group(plan: Plan, label: str, moves: Sequence[_Move]) -> CommunicationGroup
         axes=axes,
         levels=tuple(dict.fromkeys(level_of.get(axis, axis) for axis in axes)),
         call_bytes=max(call.payload_bytes for call in calls),
-        step_bytes=sum(call.payload_bytes * call.count for call in calls),
-        calls=sum(call.count for call in calls),
-        ns=sum(move.ns for move in moves),
-        counted_ns=sum(move.counted_ns for move in moves),
+        step_bytes=sum(call.payload_bytes * call.count for call in calls) // ranks,
+        calls=-(-sum(call.count for call in calls) // ranks),
+        ns=sum(move.ns for move in moves) / ranks,
+        counted_ns=sum(move.counted_ns for move in moves) / ranks,
     )

@@ -14,7 +14,8 @@ from meshwright.schema.model import Document, Model, Ns
 class CommunicationGroup(Model):
     """Redistributions of repeated tensors that are equal but for their names.
 
-    Bytes, calls and times are those of one device of the stage, for a step, of all repeats.
+    Bytes, calls and times are those of one device for a step, of all repeats; in a pipeline the
+    mean of the ranks.
     """
 
     tensor: str = Field(description="A pattern of the names of the tensors, or of the ops.")

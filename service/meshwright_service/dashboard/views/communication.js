@@ -29,17 +29,17 @@ export async function show({ root, params, signal, title }) {
   draw(FIRST);
   fill(root, planHead(id, "communication", { entry }),
     h("p", {}, totals(found)),
-    h("h2", {}, "By link"), chart(all, (own) => own.levels.join(" + ") || "none", "Communication by link"),
+    h("h2", {}, "By link"), chart(all, (own) => own.levels.join(" + ") || "one device", "Communication by link"),
     h("h2", {}, "By module"), chart(all, (own) => own.module || own.tensor, "Communication by module"),
     h("h2", {}, "Longest first"),
-    h("p", { class: "muted" }, "Of one device of the stage, for a step, of all repeats together. Counted: the part of the time that the objective includes, because computation does not hide it. Transfers between pipeline stages are in the timeline."),
+    h("p", { class: "muted" }, "Of one device, for a step, of all repeats together; in a pipeline the mean of the ranks. Counted: the part of the time that the objective includes. Transfers between pipeline stages are in the timeline."),
     held);
 
   function draw(most) {
     fill(held, table({
       label: "Communication", rows: all.slice(0, most),
       columns: [
-        { title: "Tensor", value: (own) => [link(path`/plans/${id}/graph` + `?${new URLSearchParams({ op: own.op })}`, h("span", { class: "name" }, own.tensor)), own.count > 1 ? h("span", { class: "muted" }, ` ×${count(own.count)}`) : null, own.reader ? h("div", { class: "muted name" }, `to ${own.reader}`) : null] },
+        { title: "Tensor", value: (own) => [link(path`/plans/${id}/graph` + `?${new URLSearchParams({ op: own.op })}`, h("span", { class: "name" }, own.tensor)), own.count > 1 ? h("span", { class: "muted" }, ` ×${count(own.count)}`) : null, " ", own.reader ? h("div", { class: "muted name" }, `to ${own.reader}`) : null] },
         { title: "Traffic", value: (own) => TRAFFIC[own.traffic] ?? own.traffic },
         { title: "Collectives", value: (own) => own.collectives.map((kind, at) => [at ? ", " : "", h("span", { class: "kind" }, named(kind))]) },
         { title: "Axes", value: (own) => h("span", { class: "name" }, own.axes.join(" ")) },
