@@ -142,7 +142,10 @@ def sweep(
                 param_hint="--plans" if workers is None else "--workers",
             )
         with Client(server) as client, _PointsLine(len(points_of(wanted))) as line:
-            result = client.sweep(document, wanted, calibration=measured, on_rows=line.rows)
+            begun = client.begin_sweep(document, wanted, calibration=measured)
+            # the service goes on with it if this command is ended
+            notices().print(f"sweep {begun['id']}", markup=False, soft_wrap=True)
+            result = client.sweep(begun["graph"], wanted, calibration=measured, on_rows=line.rows)
         is_stopped = any(row.state == "cancelled" for row in result.rows)
     else:
         with StopSignal(signal.SIGINT) as stop, _PointsLine(len(points_of(wanted)), stop) as line:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import signal
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from meshwright.cli import main
 from meshwright.client import Client
 from meshwright.schema import Graph
 from meshwright.schema.sweep import Sweep, SweepRow
@@ -226,3 +228,24 @@ def test_no_point_is_lost_or_planned_twice_where_the_service_is_killed(
     assert seen == sorted(seen)
     assert seen[0] >= 2  # what was planned before is there at once
     assert count.read_text().splitlines().count("ended") <= 7  # one may have ended unstored
+
+
+def test_the_command_names_the_sweep_and_follows_it(
+    tmp_path: Path, count: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del count
+    (tmp_path / "graph.json").write_text(json.dumps(GRAPH))
+    with server(tmp_path, planner="tests.service.planners:planning") as (url, _):
+        with pytest.raises(SystemExit) as ended:
+            main([
+                "sweep", str(tmp_path / "graph.json"), "--topology", "h100-1x{2,4}",
+                "--pipeline", "none", "--server", url,
+            ])  # fmt: skip
+        said = capsys.readouterr()
+        assert not ended.value.code, said.err
+        with Client(url) as client:
+            (entry,) = client.sweeps()
+    assert f"sweep {entry['id']}" in said.err
+    assert (entry["state"], entry["done"]) == ("done", 2)
+    assert "h100-1x2" in said.out
+    assert "fastest: h100-1x" in said.out
