@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
+from pathlib import Path
 
 from playwright.sync_api import Page, expect
 
 from meshwright.client import Client
 from tests.dashboard.conftest import Site, check, visit
+from tests.service.samples import GRAPH
 
 
 def test_a_stored_graph_is_planned_from_its_page(page: Page, site: Site) -> None:
@@ -35,3 +39,20 @@ def test_a_stored_graph_is_planned_from_its_page(page: Page, site: Site) -> None
         asked = client.asked_for(page.url.rpartition("/")[2])
         assert asked["graph"] == graph
         assert client.get_topology(asked["topology"]).name == "h100-1x4"
+
+
+def test_a_graph_file_is_uploaded_and_planned(page: Page, site: Site, tmp_path: Path) -> None:
+    visit(page, f"{site.url}/graphs")
+    field = page.get_by_label("Upload a graph")
+    wrong = tmp_path / "wrong.json"
+    wrong.write_text("not a graph")
+    field.set_input_files(wrong)
+    expect(page.get_by_role("alert")).to_contain_text("this is not JSON")
+    wrong.write_text(json.dumps({**GRAPH, "outputs": ["nowhere"]}))
+    field.set_input_files(wrong)
+    expect(page.get_by_role("alert")).to_contain_text("nowhere")
+    packed = tmp_path / "mine.json.gz"
+    packed.write_bytes(gzip.compress(json.dumps({**GRAPH, "name": "uploaded"}).encode()))
+    field.set_input_files(packed)
+    page.wait_for_url("**/graphs/graph_*/plan")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("uploaded")

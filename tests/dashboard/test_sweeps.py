@@ -30,18 +30,18 @@ def test_a_sweep_is_asked_for_followed_and_read(page: Page, site: Site, tmp_path
     page.get_by_role("button", name="Plan all points").click()
     expect(page.get_by_text("Name a topology.")).to_be_visible()
     expect(page.get_by_label("Topologies")).to_be_focused()
-    page.get_by_label("Topologies").fill("h100-1x{2,4}, b200-1x2")
-    page.get_by_label("Prices").fill("h100=2, b200")
+    page.get_by_label("Topologies").fill("h200-1x{2,4}, b200-1x2")
+    page.get_by_label("Prices").fill("h200=2, b200")
     page.get_by_role("button", name="Plan all points").click()
     expect(page.get_by_text("b200 is not like h100=2.5.")).to_be_visible()
-    page.get_by_label("Prices").fill("h100=2, b200=4, v100=1")
+    page.get_by_label("Prices").fill("h200=2, b200=4, v100=1")
     page.get_by_role("button", name="Plan all points").click()
     expect(page.get_by_role("alert").first).to_contain_text("the price of 'v100' is of no topology")
     expect(page.get_by_label("Prices")).to_be_focused()
-    page.get_by_label("Prices").fill("h100=2, b200=4")
+    page.get_by_label("Prices").fill("h200=2, b200=4")
     page.get_by_label("Tokens of the run").fill("1B")
     page.reload()
-    expect(page.get_by_label("Topologies")).to_have_value("h100-1x{2,4}, b200-1x2")
+    expect(page.get_by_label("Topologies")).to_have_value("h200-1x{2,4}, b200-1x2")
     check(page, "sweep-new")
     page.get_by_role("button", name="Plan all points").click()
     page.wait_for_url("**/sweeps/sweep_*")
@@ -62,7 +62,7 @@ def test_a_sweep_is_asked_for_followed_and_read(page: Page, site: Site, tmp_path
     assert [float(row["step_ns"]) for row in rows] == [
         row["figures"]["step_ns"] for row in sweep["rows"]
     ]
-    page.get_by_role("button", name=re.compile("^h100-1x4")).press("Enter")  # a mark of the chart
+    page.get_by_role("button", name=re.compile("^h200-1x4")).press("Enter")  # a mark of the chart
     expect(page).to_have_url(f"{site.url}/plans/{sweep['rows'][1]['figures']['plan']}")
     visit(page, f"{site.url}/sweeps")
     expect(page.get_by_role("table", name="Sweeps")).to_contain_text("3 of 3")

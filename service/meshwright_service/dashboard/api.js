@@ -21,6 +21,12 @@ export async function send(method, path, body, { signal, headers = {} } = {}) {
   return { status: response.status, headers: response.headers, body: text ? JSON.parse(text) : null };
 }
 
+/** The JSON that answers a file: encoding is gzip or zstd, where the file is compressed. */
+export async function upload(path, file, { encoding, signal } = {}) {
+  const headers = { "Content-Type": "application/json", ...(encoding ? { "Content-Encoding": encoding } : {}) };
+  return (await answered(path, { method: "POST", signal, body: file, headers })).json();
+}
+
 /** All entries of a list, page by page: for await (const plan of pages("/v1/plans", "plans")). */
 export async function* pages(path, noun, { signal, query } = {}) {
   let token = null;

@@ -41,11 +41,19 @@ export function exportsOf(entry, name, { signal }) {
         lost.length ? differences(lost, target in LAUNCHERS, says) : null,
         found.remarks?.length ? h("ul", { "aria-label": "Remarks" }, found.remarks.map((own) => h("li", { class: "name" }, own))) : null,
         found.text ? h("pre", { class: "scroll", tabindex: 0, "aria-label": `${format} for ${says}` }, text) : null,
-        h("p", {}, h("button", { type: "button", onclick: written }, `Download the ${format} for ${says}`)));
+        h("p", { class: "row" }, h("button", { type: "button", onclick: written }, `Download the ${format} for ${says}`), copying(text)));
     } catch (problem) {
       if (!signal.aborted) fill(made, failed(problem));
     }
   }
+}
+
+/** A button that copies; none where the browser has no clipboard, as over plain HTTP. */
+function copying(text) {
+  if (!navigator.clipboard) return null;
+  const said = h("span", { class: "muted", role: "status" });
+  const copied = () => navigator.clipboard.writeText(text).then(() => fill(said, "copied"), () => fill(said, "the browser refuses to copy"));
+  return [h("button", { type: "button", onclick: copied }, "Copy"), said];
 }
 
 function refusal(entry) {

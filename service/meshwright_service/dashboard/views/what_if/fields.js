@@ -99,6 +99,10 @@ function searchFields(asked) {
     whole({ name: "seconds", label: "At most", unit: "s", group, max: 3600, step: "any", placeholder: 30, pointer: "/budget/seconds" }, asked),
     whole({ name: "axes", label: "Axes of a mesh", group, max: 4, placeholder: 3, pointer: "/budget/max_axes", says: "at most; each one more takes about ten times as long" }, asked),
     flag({ name: "verify", label: "Execution", group, pointer: "/verify", words: ["not asked", "execute the plan too, in numpy"] }, asked),
+    placed({
+      name: "unrestricted", label: "Without the target", group, rare: true, pointer: "/budget/unrestricted", onlyIf: (said) => said("target") !== "",
+      options: [["", "searched too, to say what the target costs"], ["no", "not searched"]], read: (value) => (value === false ? "no" : ""), write: () => false,
+    }, asked),
     share({ name: "simplicity", label: "Simpler for", group, rare: true, min: 0, max: 10, placeholder: 0.5, pointer: "/budget/simplicity", says: "more cost than the best, the plan with fewest re-layouts" }, asked),
     placed({ name: "module", label: "Only ops of", group, rare: true, placeholder: "all modules", pointer: "/module", says: "a glob; the others keep their pins, or are data parallel", read: String, write: String }, asked),
     flag({ name: "all-devices", label: "An op is", group, rare: true, pointer: "/constraints/fully_use_devices", words: ["cut as the search finds best", "over all devices, or whole"] }, asked),
