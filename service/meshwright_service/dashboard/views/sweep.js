@@ -63,7 +63,7 @@ export async function show({ root, params, signal, go, title }) {
         h("span", { role: "status" }, `${count(sweep.done)} of ${count(sweep.points)} points have an answer`),
         link(path`/graphs/${sweep.graph}/sweep`, "another sweep of this graph")));
     if (hadFocus) (head.querySelector("button") ?? document.getElementById("view")).focus();
-    fill(best, bestOf(sweep).map((line) => h("p", {}, line)));
+    fill(best, bestOf(sweep).map((line) => h("p", { class: "name" }, line)));
     fill(chart, drawn());
     list.update(numbered(sweep));
   }
