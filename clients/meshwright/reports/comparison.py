@@ -8,7 +8,7 @@ from math import isclose
 from meshwright.common.name_ranges import fold
 from meshwright.reports.likelihood import probability_shorter
 from meshwright.reports.ops import OpShare, shares_of
-from meshwright.reports.request_difference import PlanRequest, request_differences
+from meshwright.reports.request_difference import RequestSide, request_differences
 from meshwright.reports.throughput import symbols_of
 from meshwright.schema import Graph, Mesh, Plan, Setup
 from meshwright.schema.comparison import (
@@ -46,7 +46,7 @@ def compare_plans(
             (first, second), (first_graph, second_graph), setups, strict=True
         )
     ]
-    requests = map(PlanRequest, (first, second), setups, topologies)
+    requests = map(RequestSide, (first, second), setups, topologies)
     per_sample = None not in (a := totals[0].batch, b := totals[1].batch) and a != b
     sides = [
         {share.own.op: share for share in shares_of(plan, graph)}

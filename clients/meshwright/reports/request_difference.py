@@ -13,7 +13,7 @@ _DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class PlanRequest:
+class RequestSide:
     """The request of a plan, as far as it is known. topology: its name, or its id."""
 
     plan: Plan
@@ -21,7 +21,7 @@ class PlanRequest:
     topology: str = ""
 
 
-def request_differences(first: PlanRequest, second: PlanRequest) -> Iterator[RequestDifference]:
+def request_differences(first: RequestSide, second: RequestSide) -> Iterator[RequestDifference]:
     """The options whose values differ: documents first, then options, then those of the setup."""
     sides = [_options(request) for request in (first, second)]
     for option in dict.fromkeys((*sides[0], *sides[1])):
@@ -32,7 +32,7 @@ def request_differences(first: PlanRequest, second: PlanRequest) -> Iterator[Req
             )
 
 
-def _options(request: PlanRequest) -> dict[str, str]:
+def _options(request: RequestSide) -> dict[str, str]:
     plan = request.plan
     options = {
         "graph": plan.graph,
