@@ -40,8 +40,8 @@ def main() -> None:
             plan = client.plan(graph("mixtral-8x7b"), "h100-8x8").plan
             assert plan is not None
             large = graph("llama3-70b")
-            client.sweep(large, SWEEP)
             sweep = client.begin_sweep(large, SWEEP)["id"]
+            client.follow_sweep(sweep)
             with sync_playwright() as playwright:
                 browser = playwright.chromium.launch(executable_path=chromium, args=FLAGS)
                 page = browser.new_page(viewport=WINDOW)

@@ -95,7 +95,7 @@ def fill(url: str, client: Client) -> Hostile:
     (job,) = [own for own in client.jobs() if own.get("plan") == first.id]
     points = Sweep(name=MARKUP, topologies=(topology,), batches=(32, 64))
     sweep = client.begin_sweep(first.graph, points)["id"]
-    client.sweep(first.graph, points)
+    client.follow_sweep(sweep)
     ids = {"plan": first.id, "job": job["id"], "graph": first.graph, "topology": topology.id,
            "calibration": made["calibration"], "sweep": sweep}  # fmt: skip
     return Hostile(url, ids, second.id)

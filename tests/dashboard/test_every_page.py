@@ -68,7 +68,7 @@ def ids(site: Site) -> Ids:
         job = next(own["id"] for own in client.jobs() if own.get("plan") == plan)
         graph = client.asked_for(plan)["graph"]
         sweep = client.begin_sweep(graph, Sweep(topologies=("h100-1x{1,2}",)))["id"]
-        client.sweep(graph, Sweep(topologies=("h100-1x{1,2}",)))
+        client.follow_sweep(sweep)
     return Ids(plan, other, job, graph, measured.topology, measured.calibration, sweep)
 
 

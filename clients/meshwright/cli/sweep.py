@@ -27,7 +27,7 @@ from meshwright.cli.option_types import (
     StackOption,
     Workers,
 )
-from meshwright.cli.output import save, writable
+from meshwright.cli.output import save, say_written, writable
 from meshwright.cli.progress import ProgressLine
 from meshwright.cli.wishes import budget_of, one_of, pipeline_of, recompute_of, setup_of
 from meshwright.client import Client
@@ -40,11 +40,10 @@ from meshwright.schema import Calibration, Graph, InvalidInput, Plan, RequestErr
 from meshwright.schema.setup import Precision
 from meshwright.schema.stack import Stack
 from meshwright.schema.sweep import Sweep, SweepPoint, SweepResult, SweepRow
-from meshwright.schema.target import TARGETS, Target, setup_for
-from meshwright.sweeps import points_of, run_sweep
+from meshwright.schema.target import TARGETS, Target
+from meshwright.sweeps import points_of, request_of, run_sweep
 from meshwright.sweeps.local_run import resolved, result_of
 from meshwright.sweeps.name_patterns import split_outside_braces
-from meshwright.sweeps.points import setup_of as setup_of_point
 
 NO_TARGET: Literal["none"] = "none"
 T = TypeVar("T")
@@ -144,8 +143,8 @@ def sweep(
         with Client(server) as client, _PointsLine(len(points_of(wanted))) as line:
             begun = client.begin_sweep(document, wanted, calibration=measured)
             # the service goes on with it if this command is ended
-            notices().print(f"sweep {begun['id']}", markup=False, soft_wrap=True)
-            result = client.sweep(begun["graph"], wanted, calibration=measured, on_rows=line.rows)
+            _notice(f"sweep {begun['id']}")
+            result = client.follow_sweep(begun["id"], on_rows=line.rows)
         is_stopped = any(row.state == "cancelled" for row in result.rows)
     else:
         with StopSignal(signal.SIGINT) as stop, _PointsLine(len(points_of(wanted)), stop) as line:
@@ -155,12 +154,16 @@ def sweep(
         _write(output, result)
     results().print(render_sweep(result))
     if output is not None:
-        notices().print(f"wrote {output}", markup=False, soft_wrap=True)
+        say_written(output)
     if is_stopped:
-        notices().print("meshwright: the sweep was ended early", markup=False, soft_wrap=True)
+        _notice("meshwright: the sweep was ended early")
         raise typer.Exit(INTERRUPTED)
     if not any(row.figures is not None and row.figures.fits for row in result.rows):
         raise typer.Exit(1)
+
+
+def _notice(text: str) -> None:
+    notices().print(text, markup=False, soft_wrap=True)
 
 
 class _PointsLine(ProgressLine):
@@ -200,9 +203,7 @@ def _run_here(
 ) -> SweepResult:
     known = _known(output, sweep, graph)
     if known:
-        notices().print(
-            f"{len(known)} points are in {output} already", markup=False, soft_wrap=True
-        )
+        _notice(f"{len(known)} points are in {output} already")
     rows = dict(known)
     points = points_of(sweep)
     topologies = resolved(sweep)
@@ -215,11 +216,12 @@ def _run_here(
 
     def on_plan(point: SweepPoint, plan: Plan) -> None:
         assert plans is not None
+        request = request_of(sweep, point, graph, topologies, calibration)
         file = PlanFile(
             plan=plan,
             graph=graph,
-            topology=topologies[point.topology],
-            setup=setup_for(point.target, setup_of_point(sweep, point)),
+            topology=request.topology,
+            setup=request.setup,
             calibration=calibration,
         )
         save(plans / f"{_file_name(point)}.json.gz", file, name=plan.id)

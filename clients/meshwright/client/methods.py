@@ -18,6 +18,7 @@ class Endpoints:
 
     sweep = Endpoint(of_sweeps.sweep)
     begin_sweep = Endpoint(of_sweeps.begin_sweep)
+    follow_sweep = Endpoint(of_sweeps.follow_sweep)
     get_sweep = Endpoint(of_sweeps.get_sweep)
     sweeps = Listing(of_sweeps.sweeps)
     cancel_sweep = Endpoint(of_sweeps.cancel_sweep)

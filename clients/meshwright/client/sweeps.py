@@ -28,6 +28,18 @@ def sweep(
     was cancelled or failed. on_rows: called with all rows whenever some have changed.
     """
     status = yield from begin_sweep(graph, points, calibration=calibration)
+    return (yield from _followed(status, on_rows))
+
+
+def follow_sweep(id_: str, *, on_rows: OnRows | None = None) -> Exchange[SweepResult]:
+    """Wait until every point of a sweep has an answer or the sweep is cancelled.
+
+    on_rows: called with all rows whenever some have changed.
+    """
+    return (yield from _followed((yield from get_sweep(id_)), on_rows))
+
+
+def _followed(status: dict[str, Any], on_rows: OnRows | None) -> Exchange[SweepResult]:
     while True:
         rows = tuple(SweepRow.model_validate(row) for row in status["rows"])
         if on_rows is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import isclose
-from typing import Literal
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Group, RenderableType
@@ -11,6 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from meshwright.common.units import show_bytes, show_ns, show_share
+from meshwright.reports.comparison import step_parts
 from meshwright.schema.comparison import ComparedOps, Comparison, PlanTotals
 
 MOST_CAUSES = 2  # chosen: parts that a sentence names
@@ -31,7 +31,8 @@ def render_comparison(comparison: Comparison) -> RenderableType:
 
 def _verdict(comparison: Comparison) -> str:
     """The faster plan: by how much, how likely, because of which parts, at which memory."""
-    first, second = (_compared_ns(comparison, side) for side in ("first", "second"))
+    sides = comparison.first, comparison.second
+    first, second = (_compared_ns(totals, per_sample=comparison.per_sample) for totals in sides)
     if not first or not second or isclose(first, second, rel_tol=1e-9):
         return ""
     faster = "second" if second < first else "first"
@@ -52,12 +53,9 @@ def _verdict(comparison: Comparison) -> str:
     return text + "."
 
 
-def _compared_ns(comparison: Comparison, side: Literal["first", "second"]) -> float:
+def _compared_ns(totals: PlanTotals, *, per_sample: bool) -> float:
     """The step, or its share of one sample if the batches differ."""
-    totals = comparison.first if side == "first" else comparison.second
-    return (
-        totals.step_ns / totals.batch if comparison.per_sample and totals.batch else totals.step_ns
-    )
+    return totals.step_ns / totals.batch if per_sample and totals.batch else totals.step_ns
 
 
 def _requested(comparison: Comparison) -> Table:
@@ -95,14 +93,10 @@ def _totals(comparison: Comparison) -> Table:
 
 
 def _times(first: PlanTotals, second: PlanTotals) -> list[tuple[str, float, float]]:
-    times = [
-        ("step", first.step_ns, second.step_ns),
-        ("compute", first.compute_ns, second.compute_ns),
-        ("bubble", first.bubble_ns, second.bubble_ns),
-    ]
-    for kind in dict.fromkeys((*first.exposed_ns, *second.exposed_ns)):
-        a, b = first.exposed_ns.get(kind, 0.0), second.exposed_ns.get(kind, 0.0)
-        times.append((f"waits for {kind}s", a, b))
+    sides = step_parts(first), step_parts(second)
+    times = [("step", first.step_ns, second.step_ns)]
+    for part in dict.fromkeys((*sides[0], *sides[1])):
+        times.append((part, sides[0].get(part, 0.0), sides[1].get(part, 0.0)))
     return [row for row in times if row[1] or row[2]]
 
 

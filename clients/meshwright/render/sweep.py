@@ -148,7 +148,7 @@ def _units_per_s(row: SweepRow) -> float:
 
 
 def _per_device(row: SweepRow) -> float:
-    return _units_per_s(row) / row.figures.devices if row.figures is not None else 0.0
+    return (row.figures.device_rate if row.figures is not None else None) or 0.0
 
 
 def _share(part: float | None) -> str:

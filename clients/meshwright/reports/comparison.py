@@ -196,14 +196,18 @@ def _difference_ns(difference: OpDifference) -> float:
     return abs(first - second)
 
 
+def step_parts(totals: PlanTotals) -> dict[str, float]:
+    """The parts of the step by name, in nanoseconds."""
+    waits = {f"waits for {kind}s": ns for kind, ns in totals.exposed_ns.items()}
+    return {"compute": totals.compute_ns, "bubble": totals.bubble_ns, **waits}
+
+
 def _changes(first: PlanTotals, second: PlanTotals, *, per_sample: bool) -> Iterator[StepChange]:
     """The changes of the parts of the step that are not zero, largest first."""
     sides = []
     for totals in (first, second):
         over = totals.batch if per_sample and totals.batch else 1
-        parts = {"compute": totals.compute_ns, "bubble": totals.bubble_ns}
-        parts |= {f"waits for {kind}s": ns for kind, ns in totals.exposed_ns.items()}
-        sides.append({part: ns / over for part, ns in parts.items()})
+        sides.append({part: ns / over for part, ns in step_parts(totals).items()})
     names = dict.fromkeys((*sides[0], *sides[1]))
     changes = {name: sides[1].get(name, 0.0) - sides[0].get(name, 0.0) for name in names}
     for name in sorted(changes, key=lambda name: -abs(changes[name])):

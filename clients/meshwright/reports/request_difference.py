@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from meshwright.reports.wishes import option_values, wish_values
 from meshwright.schema import Plan, Setup
 from meshwright.schema.comparison import RequestDifference
 
@@ -39,24 +40,9 @@ def _options(request: RequestSide) -> dict[str, str]:
         "topology": request.topology or plan.topology,
         "calibration": plan.calibration,
     }
-    wishes = plan.wishes.model_dump(mode="json", exclude_defaults=True, exclude={"pins"})
-    options |= _flat(wishes, "")
+    options |= dict(wish_values(plan.wishes))
     if plan.wishes.pins:
         options["pins"] = "; ".join(map(str, plan.wishes.pins))
     if request.setup is not None:
-        options |= _flat(request.setup.to_dict(), "setup ")
+        options |= dict(option_values(request.setup.to_dict(), "setup"))
     return options
-
-
-def _flat(values: Mapping[str, object], prefix: str) -> dict[str, str]:
-    """Options by name, nested names apart by a blank, with their values as text."""
-    flat: dict[str, str] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{prefix}{name} ")
-        elif isinstance(value, list | tuple):
-            flat[prefix + name] = ", ".join(map(str, value))
-        else:
-            flat[prefix + name] = str(value).lower() if isinstance(value, bool) else str(value)
-    flat.pop("setup schema_version", None)
-    return flat

@@ -1,4 +1,4 @@
-"""Wishes of a request as text."""
+"""Options of a request as text."""
 
 from __future__ import annotations
 
@@ -9,18 +9,29 @@ from meshwright.schema import Wishes
 
 def wish_texts(wishes: Wishes) -> list[str]:
     """The wishes that differ from the default, without pins."""
-    values = wishes.model_dump(mode="json", exclude_defaults=True, exclude={"pins"})
-    return [text for name, value in values.items() for text in _wish_texts(name, value)]
+    return [f"{name} {value}" for name, value in wish_values(wishes)]
 
 
-def _wish_texts(name: str, value: object) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        for field, item in value.items():
-            yield from _wish_texts(f"{name} {field}", item)
-    elif isinstance(value, Sequence) and not isinstance(value, str):
-        yield f"{name} {', '.join(map(str, value))}"
-    else:
-        yield f"{name} {_text(value)}"
+def wish_values(wishes: Wishes) -> Iterator[tuple[str, str]]:
+    """The wishes that differ from the default, without pins, each with its value as text."""
+    return option_values(
+        wishes.model_dump(mode="json", exclude_defaults=True, exclude={"pins"}), ""
+    )
+
+
+def option_values(values: Mapping[str, object], within: str) -> Iterator[tuple[str, str]]:
+    """The options of a JSON object with their values as text.
+
+    A nested option has the names on its way, separated by blanks, after those of `within`.
+    """
+    for field, value in values.items():
+        name = f"{within} {field}".strip()
+        if isinstance(value, Mapping):
+            yield from option_values(value, name)
+        elif isinstance(value, Sequence) and not isinstance(value, str):
+            yield name, ", ".join(map(str, value))
+        else:
+            yield name, _text(value)
 
 
 def _text(value: object) -> str:

@@ -60,3 +60,8 @@ class PlanFigures(Model):
     def units_per_s(self) -> float | None:
         """Tokens per second; samples per second where the graph has no sequences."""
         return self.samples_per_s if self.tokens_per_s is None else self.tokens_per_s
+
+    @property
+    def device_rate(self) -> float | None:
+        """The throughput of one device, in the unit of `units_per_s`."""
+        return None if self.units_per_s is None else self.units_per_s / self.devices

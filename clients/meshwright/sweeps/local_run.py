@@ -16,7 +16,14 @@ from meshwright.common.process_pool import killable_processes, usual_processes
 from meshwright.common.stop_signal import Stop, never
 from meshwright.plugins.planner import find_planner, planner_build, planner_modules, preset
 from meshwright.reports.plan_figures import figures_of
-from meshwright.schema import Calibration, Graph, MeshwrightError, Plan, RequestError, Topology
+from meshwright.schema import (
+    Calibration,
+    Graph,
+    MeshwrightError,
+    Plan,
+    RequestError,
+    Topology,
+)
 from meshwright.schema.plan_figures import PlanFigures
 from meshwright.schema.sweep import Sweep, SweepPoint, SweepResult, SweepRow, SweepState
 from meshwright.sweeps.points import points_of, request_of, topologies_of
@@ -109,7 +116,8 @@ def resolved(sweep: Sweep) -> dict[str, Topology]:
 
 @dataclass(frozen=True, slots=True)
 class _Task:
-    """What all points share. graph: its JSON, which a process parses once."""
+    """The part of the work that is the same for all points. graph: its JSON, parsed once by each
+    process."""
 
     sweep: Sweep
     graph: bytes

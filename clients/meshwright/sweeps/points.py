@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import product
+from math import prod
 from typing import Any
 
 from meshwright.schema import Calibration, Graph, Request, RequestError, Setup, Topology, Wishes
@@ -24,9 +25,7 @@ def points_of(sweep: Sweep) -> tuple[SweepPoint, ...]:
         precisions,
         targets,
     )
-    count = 1
-    for axis in axes:
-        count *= len(axis)
+    count = prod(map(len, axes))
     if count > MAX_POINTS:
         raise RequestError(
             f"the sweep has {count:,} points, at most {MAX_POINTS} are allowed. Use fewer values",
@@ -84,7 +83,7 @@ def request_of(
     topologies: Mapping[str, Topology],
     calibration: Calibration | None = None,
 ) -> Request:
-    """The planning request of a point. topologies: the documents by name of a point."""
+    """The planning request of a point. topologies: the documents by the names that points have."""
     return Request(
         graph=graph,
         topology=topologies[point.topology],

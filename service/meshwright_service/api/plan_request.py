@@ -87,17 +87,17 @@ def understand(body: Mapping[str, Any], planner: str) -> PlanOrder:
                 f"unknown field {field[:80]!r}; known are {', '.join(FIELDS)}",
                 pointer="/" + field.replace("~", "~0").replace("/", "~1"),
             )
-    graph = _part(body, "graph", Graph)
+    graph = document_or_id(body, "graph", Graph)
     topology = _topology(body)
-    calibration = _part(body, "calibration", Calibration) if body.get("calibration") else None
+    calibration = calibration_part(body)
     terms = Terms.from_dict({field: body[field] for field in REST if field in body})
     setup = setup_for(terms.target, _inline(body, "setup", Setup) or Setup())
     inline = [part for part in (graph, topology, setup, calibration) if isinstance(part, Document)]
     order_body: dict[str, Any] = {
-        "graph": _id(graph),
-        "topology": _id(topology),
+        "graph": id_of(graph),
+        "topology": id_of(topology),
         "setup": setup.id,
-        **({"calibration": _id(calibration)} if calibration else {}),
+        **({"calibration": id_of(calibration)} if calibration else {}),
         **_before(body),
         **terms.to_dict(),
     }
@@ -238,10 +238,16 @@ def _topology(body: Mapping[str, Any]) -> Topology | str:
             return preset(topology)
         except InvalidInput as error:
             raise error.within("/topology") from None
-    return _part(body, "topology", Topology)
+    return document_or_id(body, "topology", Topology)
 
 
-def _part(body: Mapping[str, Any], field: str, kind: type[D]) -> D | str:
+def calibration_part(body: Mapping[str, Any]) -> Calibration | str | None:
+    """The calibration of a body, or its id; None for a body without one."""
+    return document_or_id(body, "calibration", Calibration) if body.get("calibration") else None
+
+
+def document_or_id(body: Mapping[str, Any], field: str, kind: type[D]) -> D | str:
+    """A document in a field of a body, or its id; raises RequestError for neither."""
     part = body.get(field)
     if part is None:
         raise RequestError(
@@ -272,5 +278,6 @@ def _document(part: Any, field: str, kind: type[D]) -> D:
     return document
 
 
-def _id(part: Document | str) -> str:
+def id_of(part: Document | str) -> str:
+    """The id of a document that a body has inline or by id."""
     return part if isinstance(part, str) else part.id

@@ -60,8 +60,8 @@ class Submission:
         if order is None:
             return None
         with self.service.database.reading() as connection:
-            order = self._with_calibration(connection, order)
-            job = self._answering_job(connection, order)
+            order = self.with_calibration(connection, order)
+            job = self.answering_job(connection, order)
         if job is None:
             return None
         self._count(job)
@@ -74,9 +74,9 @@ class Submission:
         """
         order = self._read(body)
         with self.service.database.reading() as connection:
-            order = self._with_calibration(connection, order)
+            order = self.with_calibration(connection, order)
             first_id = self._first_id(connection)
-            job = self._answering_job(connection, order)
+            job = self.answering_job(connection, order)
             if job is None and first_id is None:
                 validate(resolve(connection, self.by.tenant, order))
         if first_id is not None:
@@ -90,18 +90,17 @@ class Submission:
         order = understand(body.json(), self.service.settings.planner)
         for document in order.documents:
             if isinstance(document, Graph):
-                try:
-                    body.limits.check_graph(document)
-                except TooLarge as error:
-                    raise error.within("/graph") from None
+                check_graph(body, document)
         if not order.verify:
             self.service.requests.keep(body.encoding, body.data, order)
         return order
 
-    def _with_calibration(self, connection: Connection, order: PlanOrder) -> PlanOrder:
+    def with_calibration(self, connection: Connection, order: PlanOrder) -> PlanOrder:
+        """The request; if it names no calibration, with the newest one of its topology."""
         return with_calibration(connection, self.by.tenant, order, self.service.settings.planner)
 
-    def _answering_job(self, connection: Connection, order: PlanOrder) -> Row[Any] | None:
+    def answering_job(self, connection: Connection, order: PlanOrder) -> Row[Any] | None:
+        """The newest job that answers a request; None without one."""
         return answering_job(self.service, self.by, self.acceptance, order.request, connection)
 
     def _first_id(self, connection: Connection) -> str | None:
@@ -118,8 +117,8 @@ class Submission:
             self.by,
             self.once,
             order.request,
-            answering=lambda connection: self._answering_job(connection, order),
-            queue=lambda connection, job: self._job_id(connection, order, job),
+            answering=lambda connection: self.answering_job(connection, order),
+            queue=lambda connection, job: self.job_id(connection, order, job),
         )
         self._count(queued.answering)
         if queued.answering is not None and not queued.is_repeat and not order.verify:
@@ -127,7 +126,7 @@ class Submission:
         service.wake()
         return Submitted(service.jobs.get(tenant, queued.job), order.verify)
 
-    def _job_id(self, connection: Connection, order: PlanOrder, job: Row[Any] | None) -> str:
+    def job_id(self, connection: Connection, order: PlanOrder, job: Row[Any] | None) -> str:
         """The id of the answering job, of a job that verifies its plan, or of a new job."""
         if job is not None:
             if not order.verify:
@@ -147,3 +146,11 @@ class Submission:
 
     def _count(self, job: Row[Any] | None) -> None:
         self.service.metrics.plan_requests.labels(answer_of(job)).inc()
+
+
+def check_graph(body: Body, graph: Graph) -> None:
+    """Check that the graph of a body is within the limits; raises TooLarge with its pointer."""
+    try:
+        body.limits.check_graph(graph)
+    except TooLarge as error:
+        raise error.within("/graph") from None

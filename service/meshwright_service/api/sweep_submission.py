@@ -12,16 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from sqlalchemy import Connection
 
 from meshwright.schema import (
-    Calibration,
     Document,
     Graph,
     InvalidInput,
-    MeshwrightError,
     NotFound,
     RequestError,
     Topology,
@@ -34,14 +32,16 @@ from meshwright.sweeps.rows import check_prices
 from meshwright_costmodel.presets import preset
 from meshwright_service.api.plan_request import (
     PlanOrder,
+    calibration_part,
+    document_or_id,
+    id_of,
     resolve,
     understand,
     validate,
-    with_calibration,
 )
+from meshwright_service.api.plan_submission import Submission, check_graph
 from meshwright_service.api.request_body import Body
 from meshwright_service.api.state import State
-from meshwright_service.api.submission import answering_job
 from meshwright_service.auth.principals import Principal
 from meshwright_service.jobs import sweeps
 from meshwright_service.jobs.acceptance import Acceptance
@@ -50,7 +50,6 @@ from meshwright_service.store import documents
 from meshwright_service.store.document_locks import referring
 from meshwright_solver.planning.build import planner_build
 
-D = TypeVar("D", bound=Document)
 DOCUMENTS = ("graph", "calibration")
 
 
@@ -74,20 +73,16 @@ class SweepSubmission:
         """The id of the sweep of a body; raises the error of an invalid body or of its graph."""
         fields = body.json()
         sweep = Sweep.from_dict({n: value for n, value in fields.items() if n not in DOCUMENTS})
-        graph = self._document(fields, "graph", Graph)
-        if graph is None:
-            raise RequestError(
-                "the field 'graph' is missing: give a document, or the id of a stored one",
-                pointer="/graph",
-            )
+        graph = document_or_id(fields, "graph", Graph)
         if isinstance(graph, Graph):
-            body.limits.check_graph(graph)
-        calibration = self._document(fields, "calibration", Calibration)
+            check_graph(body, graph)
+        calibration = calibration_part(fields)
+        calibration_id = None if calibration is None else id_of(calibration)
         topologies = dict(self._topologies(sweep))
         check_prices(sweep, topologies)
         documents_ = [*topologies.values(), graph, calibration]
         inline = tuple(part for part in documents_ if isinstance(part, Document))
-        orders = list(self._orders(sweep, topologies, _id(graph), _id(calibration)))
+        orders = list(self._orders(sweep, topologies, id_of(graph), calibration_id))
         first = next((order.order for order in orders if order.order is not None), None)
         if first is None:
             raise RequestError(f"no point of the sweep is valid: {orders[0].problem}")
@@ -96,7 +91,7 @@ class SweepSubmission:
             validate(resolve(connection, self.by.tenant, with_documents))
         stored = _with_ids(sweep)
         planner = f"{self._planner} {planner_build()}"
-        about = {"graph": _id(graph), "calibration": _id(calibration), "planner": planner}
+        about = {"graph": id_of(graph), "calibration": calibration_id, "planner": planner}
         id_ = digest("sweep", {**stored, **about})
         self._queue(id_, first.graph, stored, inline, orders)
         self.service.wake()
@@ -105,20 +100,6 @@ class SweepSubmission:
     @property
     def _planner(self) -> str:
         return self.service.settings.planner
-
-    def _document(self, fields: Mapping[str, Any], field: str, kind: type[D]) -> D | str | None:
-        """An inline document, or the id of a stored one; None where the body has neither."""
-        part = fields.get(field)
-        if part is None:
-            return None
-        try:
-            if not isinstance(part, str):
-                return kind.from_dict(part)
-            with self.service.database.reading() as connection:
-                documents.check(connection, self.by.tenant, kind.prefix, part)
-            return part
-        except MeshwrightError as error:
-            raise error.within(f"/{field}") from None
 
     def _topologies(self, sweep: Sweep) -> Iterator[tuple[str, Topology]]:
         """The topologies by the name that points have; raises for one that does not exist."""
@@ -142,7 +123,7 @@ class SweepSubmission:
         self,
         sweep: Sweep,
         topologies: Mapping[str, Topology],
-        graph: str | None,
+        graph: str,
         calibration: str | None,
     ) -> Iterator[_PointOrder]:
         for point in points_of(sweep):
@@ -182,13 +163,15 @@ class SweepSubmission:
                 connection, self.by, id_, graph=graph, body=body, points=points, now=database.now
             )
 
+    @property
+    def _requests(self) -> Submission:
+        """The submission of the requests of points: an answer of any age will do."""
+        return Submission(self.service, self.by, Acceptance(), None)
+
     def _calibrated(self, connection: Connection, order: _PointOrder) -> _PointOrder:
         if order.order is None:
             return order
-        tenant = self.by.tenant
-        return replace(
-            order, order=with_calibration(connection, tenant, order.order, self._planner)
-        )
+        return replace(order, order=self._requests.with_calibration(connection, order.order))
 
     def _point(
         self, connection: Connection, point: _PointOrder, before: set[str | None]
@@ -197,30 +180,14 @@ class SweepSubmission:
 
         before: the jobs that the sweep queued when it was asked for earlier.
         """
-        order = point.order
-        if order is None:
+        if point.order is None:
             return PointRecord(point.point, problem=point.problem)
-        job = answering_job(self.service, self.by, Acceptance(), order.request, connection)
-        if job is not None:
-            return PointRecord(point.point, str(job.id), queued=job.id in before)
-        for document in order.documents:  # its setup
-            documents.put(connection, self.by.tenant, document, now=self.service.database.now)
-        id_ = self.service.jobs.submit(
-            connection,
-            self.by,
-            request=order.request,
-            graph=order.graph,
-            topology=order.topology,
-            options=order.body,
-        )
-        return PointRecord(point.point, id_, queued=True)
+        job = self._requests.answering_job(connection, point.order)
+        id_ = self._requests.job_id(connection, point.order, job)
+        return PointRecord(point.point, id_, queued=job is None or id_ in before)
 
 
 def _with_ids(sweep: Sweep) -> dict[str, Any]:
     """The sweep as JSON, with topologies by name or id."""
     topologies = [part if isinstance(part, str) else part.id for part in sweep.topologies]
     return {**sweep.to_dict(), "topologies": topologies}
-
-
-def _id(part: Document | str | None) -> str | None:
-    return part.id if isinstance(part, Document) else part

@@ -9,22 +9,23 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from itertools import chain
+from typing import Any, Literal
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, delete, insert, select, update
 
 from meshwright.schema import NotFound, Topology
 from meshwright.schema.plan_figures import PlanFigures
-from meshwright.schema.sweep import Sweep, SweepPoint, SweepRow, SweepState
+from meshwright.schema.sweep import OPEN_STATES, Sweep, SweepPoint, SweepRow, SweepState
 from meshwright.sweeps import row_of, with_front
 from meshwright_service.auth.principals import Principal
 from meshwright_service.common.tenant import Tenant
 from meshwright_service.common.zstd import unpack
+from meshwright_service.jobs.acceptance import OPEN
 from meshwright_service.store.pagination import Page, PageRequest, read_page
 from meshwright_service.store.tables import DocumentRow, JobRow, KeyRow, PlanRow, SweepRecord
 
 AT_ONCE = 500  # chosen: jobs that one statement reads
-OPEN = ("queued", "running")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,20 +54,20 @@ class PointRecord:
 
 @dataclass(frozen=True, slots=True)
 class SweepStatus:
-    """A sweep and the answers of its points, at one time."""
+    """A sweep and the states of its points, at one time."""
 
     record: Row[Any]
-    rows: tuple[SweepRow, ...]
+    states: tuple[SweepState, ...]
 
     @property
     def done(self) -> int:
         """The number of points whose answer is final."""
-        return sum(not row.is_open for row in self.rows)
+        return sum(state not in OPEN_STATES for state in self.states)
 
     @property
-    def state(self) -> str:
-        """`running`, `done` or `cancelled`."""
-        if self.done < len(self.rows):
+    def state(self) -> Literal["running", "done", "cancelled"]:
+        """The state of the sweep."""
+        if self.done < len(self.states):
             return "running"
         return "done" if self.record.cancelled is None else "cancelled"
 
@@ -95,30 +96,59 @@ def points(connection: Connection, tenant: Tenant, sweep: str) -> tuple[PointRec
     return tuple(map(PointRecord.of, connection.execute(stored).scalar() or ()))
 
 
-def get(connection: Connection, tenant: Tenant, sweep: str) -> SweepStatus:
-    """A sweep with its rows; raises NotFound."""
+def status(connection: Connection, tenant: Tenant, sweep: str) -> SweepStatus:
+    """A sweep with the states of its points; raises NotFound."""
     record = connection.execute(_records(tenant).where(SweepRecord.id == sweep)).first()
     if record is None:
         raise NotFound(f"no sweep has the id {sweep[:100]!r}")
-    (status,) = _statuses(connection, tenant, [record])
-    return status
+    (found,) = _statuses(connection, tenant, [record])
+    return found
+
+
+def rows(connection: Connection, tenant: Tenant, record: Row[Any]) -> tuple[SweepRow, ...]:
+    """The answers of the points of a sweep, by its record."""
+    stored = _points(record)
+    jobs = _jobs(connection, tenant, stored, JobRow.topology, PlanRow.summary)
+    topologies = _topologies(connection, {job.topology for job in jobs.values()})
+    sweep = Sweep.from_dict(record.body)
+
+    def row(point: PointRecord) -> SweepRow:
+        job = jobs.get(point.job)
+        state, reason = _state(point, job)
+        figures = None if job is None or job.summary is None else job.summary.get("figures")
+        return row_of(
+            sweep,
+            point.point,
+            state,
+            topology=None if job is None else topologies.get(job.topology),
+            figures=PlanFigures.model_validate(figures) if figures else None,
+            reason=reason,
+            job=point.job,
+        )
+
+    return with_front(map(row, stored))
 
 
 def list_sweeps(connection: Connection, tenant: Tenant, page: PageRequest) -> Page[SweepStatus]:
     """Sweeps, newest first."""
-    rows, token = read_page(connection, _records(tenant), SweepRecord.created, SweepRecord.id, page)
-    return Page(_statuses(connection, tenant, rows), token)
+    records, token = read_page(
+        connection, _records(tenant), SweepRecord.created, SweepRecord.id, page
+    )
+    return Page(_statuses(connection, tenant, records), token)
 
 
 def open_jobs(connection: Connection, tenant: Tenant, sweep: str) -> list[str]:
     """The open jobs that a sweep queued and no other running sweep of the tenant waits for."""
-    mine = {point.job for point in points(connection, tenant, sweep) if point.queued and point.job}
+    mine = {point.job: point for point in points(connection, tenant, sweep) if point.queued}
     others = select(SweepRecord.points).where(
         SweepRecord.tenant == tenant, SweepRecord.id != sweep, SweepRecord.cancelled.is_(None)
     )
     for stored in connection.execute(others).scalars():
-        mine.difference_update(point.get("job") for point in stored)
-    return [row.id for row in _jobs(connection, tenant, mine) if row.state in OPEN]
+        for point in stored:
+            mine.pop(point.get("job"), None)
+    return [
+        job.id for job in _jobs(connection, tenant, mine.values()).values() if job.state in OPEN
+    ]
 
 
 def cancel(
@@ -151,65 +181,44 @@ def _records(tenant: Tenant) -> Select[Any]:
     )
 
 
-def _jobs(connection: Connection, tenant: Tenant, ids: Iterable[str | None]) -> list[Row[Any]]:
-    """The jobs with these ids, and the summaries of their plans."""
-    columns = (
-        JobRow.id, JobRow.state, JobRow.plan, JobRow.topology, JobRow.infeasible, JobRow.problem,
-        JobRow.ended_early, PlanRow.summary,
-    )  # fmt: skip
-    joined = select(*columns).outerjoin(
+def _points(record: Row[Any]) -> tuple[PointRecord, ...]:
+    return tuple(map(PointRecord.of, record.points))
+
+
+def _jobs(
+    connection: Connection, tenant: Tenant, stored: Iterable[PointRecord], *more: Any
+) -> dict[str | None, Row[Any]]:
+    """The jobs of points by id. more: further columns of jobs and of their plans."""
+    columns = JobRow.id, JobRow.state, JobRow.plan, JobRow.infeasible, JobRow.problem
+    joined = select(*columns, *more).outerjoin(
         PlanRow, (PlanRow.id == JobRow.plan) & (PlanRow.tenant == JobRow.tenant)
     )
-    wanted = sorted({id_ for id_ in ids if id_})
-    rows: list[Row[Any]] = []
+    wanted = sorted({point.job for point in stored if point.job})
+    jobs: dict[str | None, Row[Any]] = {}
     for first in range(0, len(wanted), AT_ONCE):
         these = JobRow.id.in_(wanted[first : first + AT_ONCE])
-        rows += connection.execute(joined.where(JobRow.tenant == tenant, these)).all()
-    return rows
+        found = connection.execute(joined.where(JobRow.tenant == tenant, these))
+        jobs.update((row.id, row) for row in found)
+    return jobs
 
 
 def _statuses(
     connection: Connection, tenant: Tenant, records: Sequence[Row[Any]]
 ) -> tuple[SweepStatus, ...]:
-    stored = [tuple(map(PointRecord.of, record.points)) for record in records]
-    ids = (point.job for points_ in stored for point in points_)
-    jobs = {row.id: row for row in _jobs(connection, tenant, ids)}
-    topologies = _topologies(connection, {row.topology for row in jobs.values()})
+    stored = [_points(record) for record in records]
+    jobs = _jobs(connection, tenant, chain.from_iterable(stored))
     return tuple(
-        SweepStatus(record, _rows(Sweep.from_dict(record.body), points_, jobs, topologies))
+        SweepStatus(record, tuple(_state(point, jobs.get(point.job))[0] for point in points_))
         for record, points_ in zip(records, stored, strict=True)
     )
 
 
-def _rows(
-    sweep: Sweep,
-    stored: Sequence[PointRecord],
-    jobs: Mapping[str, Row[Any]],
-    topologies: Mapping[str, Topology],
-) -> tuple[SweepRow, ...]:
-    def row(point: PointRecord) -> SweepRow:
-        if point.job is None:
-            return row_of(sweep, point.point, "refused", reason=point.problem)
-        job = jobs.get(point.job)
-        if job is None:
-            return row_of(sweep, point.point, "deleted", job=point.job)
-        figures = job.summary and job.summary.get("figures")
-        state, reason = _state(job)
-        return row_of(
-            sweep,
-            point.point,
-            state,
-            topology=topologies.get(job.topology),
-            figures=PlanFigures.model_validate(figures) if figures else None,
-            reason=reason,
-            job=point.job,
-        )
-
-    return with_front(map(row, stored))
-
-
-def _state(job: Row[Any]) -> tuple[SweepState, str]:
+def _state(point: PointRecord, job: Row[Any] | None) -> tuple[SweepState, str]:
     """The state of a point by its job, and the reason where it has no plan."""
+    if point.job is None:
+        return "refused", point.problem
+    if job is None:
+        return "deleted", ""
     if job.plan is not None:
         return "planned", ""
     match job.state:

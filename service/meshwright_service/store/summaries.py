@@ -137,14 +137,13 @@ def topology_summary(topology: Topology) -> dict[str, Any]:
 def plan_numbers(plan: Plan, figures: PlanFigures | None) -> dict[str, float | None]:
     """The figures of a plan that lists are sorted and filtered by."""
     memory = plan.cost.memory_bytes
-    units_per_s = figures.units_per_s if figures else None
     return {
         "step_ns": plan.cost.step_ns,
         "headroom": 1 - memory.total / memory.capacity if memory.capacity else None,
         "devices": figures.devices if figures else None,
         "batch": figures.batch if figures else None,
-        "units_per_s": units_per_s,
-        "device_rate": units_per_s / figures.devices if figures and units_per_s else None,
+        "units_per_s": figures.units_per_s if figures else None,
+        "device_rate": figures.device_rate if figures else None,
         "utilization": figures.utilization if figures else None,
     }
 

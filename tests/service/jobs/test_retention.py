@@ -159,7 +159,8 @@ def test_sweeps_go_at_the_age_of_plans_without_their_jobs(shop: Shop) -> None:
         sweeps.put(connection, ANYBODY, "sweep_1", graph=graph, body=body, points=[point], now=now)
     assert shop.days(2.9)["sweeps"] == 0
     with shop.database.reading() as connection:
-        (row,) = sweeps.get(connection, DEFAULT_TENANT, "sweep_1").rows
+        record = sweeps.status(connection, DEFAULT_TENANT, "sweep_1").record
+        (row,) = sweeps.rows(connection, DEFAULT_TENANT, record)
     assert row.state == "planned"
     assert shop.days(0.2)["sweeps"] == 1
     assert shop.has("plan", plan)

@@ -63,8 +63,9 @@ def list_plans(
     sequences. model: a glob on the names of graphs. label: a glob that one of the
     labels matches. key: the id of the key of the request. since, until: the time of the storage."""
     wanted = PlanFilter(
-        graph, topology, model, label, outcome, solver, certificate, key, calibration, period,
-        target, fits, headroom, batch, devices,
+        graph=graph, topology=topology, model=model, label=label, outcome=outcome, solver=solver,
+        certificate=certificate, key=key, calibration=calibration, period=period, target=target,
+        fits=fits, headroom=headroom, batch=batch, devices=devices,
     )  # fmt: skip
     with service.database.reading() as connection:
         listed = plan_index.list_plans(connection, by.tenant, page, wanted, sort)

@@ -43,7 +43,7 @@ def post_sweep(service: Service, by: Planner, body: JsonBody) -> Response:
     """Queue a search for each point that has no answer. The same sweep has the same id: requested
     again, it goes on with the points that were cancelled or failed."""
     id_ = SweepSubmission(service, by).of_body(body)
-    resource = _resource(_read(service, by.tenant, id_))
+    resource = _read(service, by.tenant, id_)
     return Response(
         resource.model_dump_json(exclude_none=True),
         status_code=202,
@@ -75,24 +75,25 @@ async def get_sweep(
 ) -> SweepResource:
     """A sweep with a row for each point; with `wait`, after a further point has an answer, or after
     the wait."""
-    status = await run_in_threadpool(_read, service, by.tenant, sweep)
-    if wait > 0 and status.state == "running":
-        with service.waits.one(by.tenant):
-            status = await _after_an_answer(request, service, by.tenant, status, wait)
-    return _resource(status)
+    if wait > 0:
+        status = await run_in_threadpool(_status, service, by.tenant, sweep)
+        if status.state == "running":
+            with service.waits.one(by.tenant):
+                await _answer(request, service, by.tenant, status, wait)
+    return await run_in_threadpool(_read, service, by.tenant, sweep)
 
 
 @router.post("/{sweep}/cancel", response_model_exclude_none=True, summary="Cancel a sweep")
 def cancel_sweep(service: Service, by: Planner, sweep: str) -> SweepResource:
     """Cancel the jobs that the sweep queued and no other sweep waits for. Answers stay."""
     database = service.database
-    if _read(service, by.tenant, sweep).state == "running":
+    if _status(service, by.tenant, sweep).state == "running":
         with database.writing() as connection:
             sweeps.cancel(connection, by.tenant, sweep, now=database.now)
             jobs = sweeps.open_jobs(connection, by.tenant, sweep)
         for job in jobs:
             service.jobs.cancel(by.tenant, job)
-    return _resource(_read(service, by.tenant, sweep))
+    return _read(service, by.tenant, sweep)
 
 
 @router.delete("/{sweep}", status_code=204, summary="Delete a sweep")
@@ -103,22 +104,31 @@ def delete_sweep(service: Service, by: Admin, sweep: str) -> Response:
     return Response(status_code=204)
 
 
-async def _after_an_answer(
-    request: Request, service: State, tenant: Tenant, status: SweepStatus, wait_s: float
-) -> SweepStatus:
+async def _answer(
+    request: Request, service: State, tenant: Tenant, first: SweepStatus, wait_s: float
+) -> None:
+    """Wait until a further point has an answer, the sweep ends, or the wait is over."""
     deadline = time.monotonic() + min(wait_s, service.settings.max_wait_s)
-    done = status.done
-    while status.done == done and time.monotonic() < deadline:
-        if service.stopping.is_set() or await request.is_disconnected():
-            break
+    status = first
+    while status.state == "running" and status.done == first.done:
+        is_over = time.monotonic() >= deadline or service.stopping.is_set()
+        if is_over or await request.is_disconnected():
+            return
         await asyncio.sleep(LOOK_S)
-        status = await run_in_threadpool(_read, service, tenant, status.record.id)
-    return status
+        status = await run_in_threadpool(_status, service, tenant, first.record.id)
 
 
-def _read(service: State, tenant: Tenant, sweep: str) -> SweepStatus:
+def _status(service: State, tenant: Tenant, sweep: str) -> SweepStatus:
     with service.database.reading() as connection:
-        return sweeps.get(connection, tenant, sweep)
+        return sweeps.status(connection, tenant, sweep)
+
+
+def _read(service: State, tenant: Tenant, sweep: str) -> SweepResource:
+    with service.database.reading() as connection:
+        status = sweeps.status(connection, tenant, sweep)
+        rows = sweeps.rows(connection, tenant, status.record)
+    body = Sweep.from_dict(status.record.body)
+    return SweepResource(**_entry(status), sweep=body, rows=rows)
 
 
 def _entry(status: SweepStatus) -> dict[str, Any]:
@@ -133,10 +143,5 @@ def _entry(status: SweepStatus) -> dict[str, Any]:
         "key": record.key,
         "key_name": record.key_name,
         "done": status.done,
-        "points": len(status.rows),
+        "points": len(status.states),
     }
-
-
-def _resource(status: SweepStatus) -> SweepResource:
-    sweep = Sweep.from_dict(status.record.body)
-    return SweepResource(**_entry(status), sweep=sweep, rows=status.rows)

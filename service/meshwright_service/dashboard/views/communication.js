@@ -54,8 +54,11 @@ export async function show({ root, params, signal, title }) {
   }
 }
 
+function sum(parts) {
+  return Object.values(parts).reduce((a, b) => a + b, 0);
+}
+
 function totals({ step_ns: stepNs, communication_ns: all, exposed_ns: exposed }) {
-  const sum = (parts) => Object.values(parts).reduce((a, b) => a + b, 0);
   const parts = Object.entries(all).filter(([, ns]) => ns > 0).map(([kind, ns], at) => `${at ? ", " : ""}${TRAFFIC[kind] ?? kind} ${time(ns)} (${time(exposed[kind] ?? 0)} exposed)`);
   return [`Communication takes ${time(sum(all))} of a step of ${time(stepNs)}; ${time(sum(exposed))} (${percent(sum(exposed) / stepNs)}) are exposed: `, parts, "."];
 }
@@ -68,7 +71,6 @@ function chart(all, keyOf, label) {
     const kind = own.collectives[0];
     parts[kind] = (parts[kind] ?? 0) + own.ns;
   }
-  const sum = (parts) => Object.values(parts).reduce((a, b) => a + b, 0);
   const sorted = [...rows].sort(([, a], [, b]) => sum(b) - sum(a)).slice(0, BARS);
   const kinds = [...new Set(all.map((own) => own.collectives[0]))];
   return bars({

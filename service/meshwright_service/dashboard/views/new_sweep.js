@@ -2,9 +2,9 @@
 import { get, send } from "../api.js";
 import { fill, h, path } from "../element.js";
 import { failed, loading } from "../states.js";
+import { TARGETS } from "../targets.js";
 import { count } from "../units.js";
 
-const TARGETS = ["megatron-core", "torchtitan", "fsdp2", "accelerate", "deepspeed", "mindformers"];
 const FACTORS = { "": 1, k: 1e3, M: 1e6, B: 1e9, T: 1e12 };
 
 export async function show({ root, params, query, signal, go, keep, title }) {

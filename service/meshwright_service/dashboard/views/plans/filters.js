@@ -1,6 +1,7 @@
 // What of the shelf is wanted: a form whose values stand in the address.
 import { get } from "../../api.js";
 import { h } from "../../element.js";
+import { TARGETS as FRAMEWORKS } from "../../targets.js";
 import { short } from "../../units.js";
 
 const PAUSE_MS = 250; // chosen: after the last key, before it is asked
@@ -11,7 +12,7 @@ const STATES = {
 };
 const SOLVERS = [["", "any search"], ...["auto", "dynamic_programming", "recursive_programming", "sharding_propagation", "semi_auto", "exact"].map((name) => [name, name.replaceAll("_", " ")])];
 const MEMORY = [["", "any"], ["fits", "fits"], ["5", "5 % free or more"], ["10", "10 % free or more"], ["20", "20 % free or more"], ["not", "does not fit"]];
-const TARGETS = [["", "any"], ["none", "no target"], ...["megatron-core", "torchtitan", "fsdp2", "accelerate", "deepspeed", "mindformers"].map((name) => [name, name])];
+const TARGETS = [["", "any"], ["none", "no target"], ...FRAMEWORKS.map((name) => [name, name])];
 const NAMES = ["model", "topology", "label", "state", "solver", "target", "memory", "from", "to"];
 const OF_PLANS = ["label", "solver", "target", "memory"];
 

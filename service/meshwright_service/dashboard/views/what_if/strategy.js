@@ -1,4 +1,5 @@
 // A strategy that is stated instead of searched: degrees in Megatron's words, and the pipeline.
+import { TARGETS } from "../../targets.js";
 import { choice, flag, names, placed, whole } from "./kinds.js";
 
 const DEGREES = {
@@ -12,7 +13,7 @@ export function strategyFields(asked) {
   const group = "strategy";
   const onlyIf = (said) => said("target") === "" && said("stated") === "stated";
   return [
-    choice({ name: "target", label: "Framework", group, pointer: "/target", options: [["", "any strategy"], "megatron-core", "torchtitan", "fsdp2", "accelerate", "deepspeed", "mindformers"] }, asked),
+    choice({ name: "target", label: "Framework", group, pointer: "/target", options: [["", "any strategy"], ...TARGETS] }, asked),
     placed({
       name: "stated", label: "Strategy", group, onlyIf: (said) => said("target") === "", pointer: "/degrees", options: [["", "the search finds it"], ["stated", "as the degrees say"]],
       read: () => "stated", write: () => ({}),
