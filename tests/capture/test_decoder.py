@@ -12,7 +12,7 @@ from meshwright.capture.decoder import Decoder, LatentAttention, decoder_graph
 from meshwright.common.files import read_document
 from meshwright.schema import Graph, GraphError, Request, Setup
 from meshwright_solver.planning.planner import plan
-from meshwright_solver.problem.problem import check_rules
+from meshwright_solver.problem.sized_graph import check_rules
 from meshwright_solver.verification.verify import verify_documents
 from tests.solver.small_graphs import topology
 

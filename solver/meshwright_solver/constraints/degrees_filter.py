@@ -14,14 +14,15 @@ which heads, which dims of a block.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from meshwright.schema import InvalidInput, Mesh
 from meshwright.schema.degrees import Degrees
 from meshwright_solver.common.arrays import BoolArray, FloatArray, IntArray
+from meshwright_solver.common.identity_keys import IdentityKey, IdentityKeys
 from meshwright_solver.constraints.axis_roles import PRODUCTS, Roles, roles_of
 from meshwright_solver.constraints.batch_dims import Parts
 from meshwright_solver.constraints.degrees_mesh import CP, DP, EP, TP, role_of
@@ -37,11 +38,13 @@ def stated_strategies(
     """Strategy filters by position of op, for all ops except views."""
     roles = roles_of(problem)
     axes = tuple(role_of(axis) for axis in mesh.axes)
-    return {
-        position: _DegreeRule(op, axes, *_axis_parts(problem, position, roles, degrees))
-        for position, op in enumerate(problem.ops)
-        if position not in views
-    }
+    rules: dict[Hashable, _DegreeRule] = {}
+    stated: dict[int, StrategyFilter] = {}
+    for position in range(len(problem.ops)):
+        if position not in views:
+            rule = _DegreeRule(axes, *_axis_parts(problem, position, roles, degrees))
+            stated[position] = rules.setdefault(rule.content, rule)
+    return stated
 
 
 def uncut_products(
@@ -56,9 +59,10 @@ def uncut_products(
     uncut = []
     for position, rule in allowed.items():
         if isinstance(rule, _DegreeRule):
-            ways = rule.ways(models.ops.model(position))
+            name = models.problem.ops[position].name
+            ways = rule.ways(models.ops.model(position), name)
             if rule.is_product and ways.get(TP, degrees.tp) < degrees.tp:
-                uncut.append(rule.op.name)
+                uncut.append(name)
             for role, count in ways.items():
                 used[role] = max(used.get(role, 1.0), count)
     for role, degree, lacks in (
@@ -77,15 +81,15 @@ def uncut_products(
 
 def _axis_parts(
     problem: Problem, position: int, roles: Roles, degrees: Degrees
-) -> tuple[Mapping[str, Parts], Parts, bool, bool]:
+) -> tuple[Mapping[str, Parts], Parts, bool, bool, bool]:
     """Parts for the axes of each role but tp; parts forbidden to tp; whether the op is a product;
-    whether tp may be idle."""
+    whether it is a lookup; whether tp may be idle."""
     op = problem.ops[position]
     batch, tokens = roles.batch[position], roles.tokens[position]
     experts = frozenset(j for j in roles.experts[position] if op.parts[j].shardable)
-    is_product = op.known is not None and (
-        op.known.op_class in PRODUCTS
-        or (bool(op.known.sparse_inputs) and (bool(batch) or _reads_input(problem, op)))
+    is_lookup = op.known is not None and bool(op.known.sparse_inputs)
+    is_product = (op.known is not None and op.known.op_class in PRODUCTS) or (
+        is_lookup and (bool(batch) or _reads_input(problem, op))
     )
     closed = tokens | experts | roles.normalised[position]
     may_idle = not is_product
@@ -94,7 +98,7 @@ def _axis_parts(
         closed -= sequence
         may_idle = not _makes_features(op, batch, sequence)
     on = {DP: batch, CP: roles.leading[position], EP: experts or batch}
-    return on, closed, is_product, may_idle
+    return on, closed, is_product, is_lookup, may_idle
 
 
 def _makes_features(op: OpInfo, batch: Parts, sequence: Parts) -> bool:
@@ -111,28 +115,36 @@ def _reads_input(problem: Problem, op: OpInfo) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _DegreeRule:
-    """A filter that keeps the strategies of one op that the degrees allow.
+    """A filter that keeps the strategies that the degrees allow to ops of equal roles.
 
     axes: the role of each mesh axis. on: the parts for the axes of each role but tp. closed: the
     parts forbidden to tp. may_idle: whether tp may leave the op whole.
     """
 
-    op: OpInfo
     axes: tuple[str, ...]
     on: Mapping[str, Parts]
     closed: Parts
     is_product: bool
+    is_lookup: bool
     may_idle: bool
+    _key_of: IdentityKeys = field(default_factory=IdentityKeys)
+    _masks: dict[IdentityKey, BoolArray] = field(default_factory=dict)  # of all choices, by model
+
+    @property
+    def content(self) -> Hashable:
+        on = tuple(sorted(self.on.items()))
+        return self.axes, on, self.closed, self.is_product, self.is_lookup, self.may_idle
 
     def __call__(self, model: OpModel, choices: IntArray) -> BoolArray:
-        mask = self._fitting(model, choices)
-        for role in (EP, DP, CP, *(() if self.may_idle else (TP,))):
-            ways = self._ways(model, choices, role)
-            mask &= ways == max(ways[mask], default=1.0)
-        return mask
+        if choices is not model.choices:
+            return self._mask(model, choices)
+        key = self._key_of(model)
+        if key not in self._masks:
+            self._masks[key] = self._mask(model, choices)
+        return self._masks[key]
 
-    def ways(self, model: OpModel) -> dict[str, float]:
-        """Number of shards of the op by role.
+    def ways(self, model: OpModel, name: str) -> dict[str, float]:
+        """Number of shards of an op by role.
 
         Raises InvalidInput for a product that dp, ep or cp cuts fewer ways than its degree.
         """
@@ -143,15 +155,25 @@ class _DegreeRule:
         for role, ways in ways_of.items():
             degree = self._degree(model, role)
             if role != TP and ways < degree and self.on[role] and self.is_product:
-                self._refuse(model, role, degree)
+                self._refuse(model, name, role, degree)
         if EP in ways_of and self.on[EP] == self.on[DP]:
             del ways_of[EP]  # data parallel
         return ways_of
 
+    def _mask(self, model: OpModel, choices: IntArray) -> BoolArray:
+        mask = self._fitting(model, choices)
+        for role in (EP, DP, CP, *(() if self.may_idle else (TP,))):
+            if role in self.axes:
+                ways = self._ways(model, choices, role)
+                mask &= ways == ways.max(where=mask, initial=1.0)
+        return mask
+
     def _fitting(self, model: OpModel, choices: IntArray) -> BoolArray:
         mask = np.ones(len(choices), dtype=np.bool_)
         for a, role in enumerate(self.axes):
-            mask &= np.isin(choices[:, a], self._codes(model, role))
+            may_have = np.zeros(len(model.parts_of_code), dtype=np.bool_)
+            may_have[self._codes(model, role)] = True
+            mask &= may_have[choices[:, a]]
         return mask
 
     def _codes(self, model: OpModel, role: str) -> list[int]:
@@ -161,16 +183,17 @@ class _DegreeRule:
             return [c for c in codes if self.closed.isdisjoint(model.parts_of_code[c])]
         parts = self.on[role]
         lying = [c for c in codes if parts & set(model.parts_of_code[c][:1])]
-        is_lookup = self.op.known is not None and bool(self.op.known.sparse_inputs)
-        if role != CP or is_lookup:  # devices with other tokens replicate the tables
+        if role != CP or self.is_lookup:  # devices with other tokens replicate the tables
             lying = [c for c in lying if len(model.parts_of_code[c]) == 1]
         return [model.idle, *lying]
 
     def _ways(self, model: OpModel, choices: IntArray, role: str) -> FloatArray:
-        sizes = np.array(model.axis_sizes, dtype=np.float64)
-        of_role = np.array([axis == role for axis in self.axes])
-        busy = of_role & (model.lies_on([True] * model.parts, choices))
-        ways: FloatArray = np.where(busy, sizes, 1.0).prod(axis=1)
+        """(strategies,): number of shards over the axes of a role."""
+        is_cut = np.array([bool(parts) for parts in model.parts_of_code])
+        ways = np.ones(len(choices))
+        for a, (axis, size) in enumerate(zip(self.axes, model.axis_sizes, strict=True)):
+            if axis == role:
+                ways *= np.where(is_cut[choices[:, a]], float(size), 1.0)
         return ways
 
     def _degree(self, model: OpModel, role: str) -> float:
@@ -180,14 +203,14 @@ class _DegreeRule:
             )
         )
 
-    def _refuse(self, model: OpModel, role: str, degree: float) -> None:
+    def _refuse(self, model: OpModel, name: str, role: str, degree: float) -> None:
         sizes = [model.sizes[part] for part in sorted(self.on[role])]
         what = {DP: "batch of a microbatch", CP: "sequence"}.get(role, "experts")
         if role == EP and self.on[EP] == self.on[DP]:
             what = "batch of a microbatch"
         hint = "fewer microbatches or a smaller dp" if "batch" in what else f"a smaller {role}"
         raise InvalidInput(
-            f"op {self.op.name!r}: its {what} ({' × '.join(map(str, sizes))}) cannot be cut "
+            f"op {name!r}: its {what} ({' × '.join(map(str, sizes))}) cannot be cut "
             f"{degree:.0f} ways over {role}. Use {hint}",
             pointer=f"/degrees/{role}",
         )

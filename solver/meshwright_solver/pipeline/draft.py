@@ -125,7 +125,7 @@ def _plans(
         try:
             plans = price_stage(limited, policy, place, ways, deadline, most)
             if plans:
-                return plans
+                return plans if draft.groups else plans[:1]
             if not draft.is_thorough:
                 return None
         except TableTooLarge:

@@ -12,7 +12,6 @@ from meshwright_solver.pipeline.candidates import LeftOut, Option
 from meshwright_solver.pipeline.configurations import Configuration
 from meshwright_solver.pipeline.draft import Draft
 from meshwright_solver.pipeline.draft_plan import DraftPlan
-from meshwright_solver.pipeline.graph_work import Work
 from meshwright_solver.pipeline.optimistic_step import (
     equal_stages_ns,
     outlook_ns,
@@ -21,6 +20,7 @@ from meshwright_solver.pipeline.optimistic_step import (
     with_passes,
 )
 from meshwright_solver.pipeline.rank_placement import Placement
+from meshwright_solver.pipeline.work import Work
 
 FINER = 1.1  # chosen: plans on finer meshes seldom gain so much
 _AGAIN = 0.75  # chosen: of the forward pass; outputs of blocks and their last ops are saved

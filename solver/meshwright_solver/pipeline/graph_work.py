@@ -2,44 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 
 import numpy as np
 
-from meshwright.schema import Calibration, InvalidInput, Passes, Request, Topology
-from meshwright_solver.common.arrays import FloatArray
+from meshwright.schema import Calibration, InvalidInput, Request, Topology
 from meshwright_solver.constraints.meshes import meshes
 from meshwright_solver.pipeline.stage_graph import Anatomy
-from meshwright_solver.problem.problem import build_problem
-from meshwright_solver.problem.values import find_values
+from meshwright_solver.pipeline.work import Work
+from meshwright_solver.problem.problem import build_problem, microbatch_symbols
+from meshwright_solver.problem.sized_graph import without_batch
 from meshwright_solver.strategies.mesh_models import Models
 from meshwright_solver.strategies.op_templates import OpSketches
-
-
-@dataclass(frozen=True)
-class Work:
-    """The work of one microbatch on one device, each op at its fastest.
-
-    of_ops: (ops, 3), ns of the passes forward, inputs and weights, of all copies of an op.
-    launches: (3,), ns of launches by pass, which more devices do not shorten.
-    """
-
-    of_ops: FloatArray
-    launches: FloatArray
-
-    @cached_property
-    def busy_ns(self) -> float:
-        return float(self.of_ops.sum())
-
-    @property
-    def launches_ns(self) -> float:
-        return float(self.launches.sum())
-
-    def passes(self, devices: float) -> Passes:
-        """The least passes of a rank that has the whole graph on so many devices."""
-        forward, inputs, weights = (self.of_ops.sum(axis=0) / devices + self.launches).tolist()
-        return Passes(forward_ns=forward, inputs_ns=inputs, weights_ns=weights, step_ns=0.0)
 
 
 class GraphWork:
@@ -64,13 +38,22 @@ class GraphWork:
         return self._known[microbatches]
 
     def _work(self, group: Topology, microbatches: int) -> Work:
-        device = one_device(group)
+        device, request = one_device(group), self.request
+        symbols = microbatch_symbols(request.graph, request.setup, microbatches)
+        setup = without_batch(request.setup).id
+        terms = device.id, self.calibration.id, setup, tuple(sorted(symbols.items()))
+        return self.anatomy.works.get(terms, lambda: self._computed(device, microbatches))
+
+    def _computed(self, device: Topology, microbatches: int) -> Work:
         setup = self.request.setup.model_copy(update={"microbatches": microbatches})
         # devices that share the experts launch fewer products each
         calibration = _without_group_launches(self.calibration)
         nothing = calibration.model_copy(update={"launch_ns": 0})
-        problem = build_problem(self.folding.graph, device, setup, calibration, microbatches)
-        values = find_values(problem)
+        foldings = self.anatomy.foldings
+        problem = build_problem(
+            self.folding.graph, device, setup, calibration, microbatches, sizes=foldings.sized
+        )
+        values = foldings.values(problem)
         sketches = OpSketches(problem, values)
         (mesh, *_) = meshes(device, 1)
         models = Models(problem, values, mesh, sketches)

@@ -44,6 +44,7 @@ from meshwright.schema import (
     Topology,
 )
 from meshwright_solver.common.deadline import ENDLESS, Deadline, Stop, never
+from meshwright_solver.pipeline.anatomy_cache import anatomy_of
 from meshwright_solver.pipeline.candidates import Option, all_considered, left_out_considered
 from meshwright_solver.pipeline.configurations import Configuration, configurations
 from meshwright_solver.pipeline.draft import coarsest_axes
@@ -124,7 +125,7 @@ class _PipelineSearch:
         self.request = request
         self.say = say
         self.deadline = Deadline.after(request.budget.seconds, stop)
-        self.anatomy = Anatomy(request.graph)
+        self.anatomy = anatomy_of(request.graph)
         self.searches = Searches(SharedContext(request, self.anatomy), executor)
         self.drafts = Drafts(self.searches, self._say, self.deadline)
         self.stages = OptionPlanner(

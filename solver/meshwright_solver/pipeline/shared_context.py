@@ -13,6 +13,7 @@ from typing import TypeVar
 from meshwright.schema import Request
 from meshwright_costmodel.calibrations import calibration_for
 from meshwright_solver.common.deadline import Deadline
+from meshwright_solver.pipeline.anatomy_cache import anatomy_of, with_known_graph
 from meshwright_solver.pipeline.estimates import Estimator
 from meshwright_solver.pipeline.graph_work import GraphWork
 from meshwright_solver.pipeline.parallel_map import begun, fanned
@@ -76,4 +77,5 @@ def _run_packed(packed: bytes, work: Work[Task, Result], task: Task, deadline: D
 @lru_cache(maxsize=KEPT)
 def _unpacked(packed: bytes) -> SharedContext:
     request: Request = pickle.loads(zlib.decompress(packed))  # noqa: S301  from the parent process
-    return SharedContext(request, Anatomy(request.graph))
+    request = with_known_graph(request)
+    return SharedContext(request, anatomy_of(request.graph))

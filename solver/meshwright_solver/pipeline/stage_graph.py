@@ -14,11 +14,15 @@ from functools import cached_property
 from itertools import pairwise
 
 from meshwright.schema import Graph, InvalidInput, Op, ShardingRule
+from meshwright_solver.common.recent import Recent
 from meshwright_solver.folding.folding_cache import Foldings
-from meshwright_solver.problem.problem import with_gradient
+from meshwright_solver.pipeline.work import Work
+from meshwright_solver.problem.sized_graph import with_gradient
 from meshwright_solver.rules import RuleTable
 from meshwright_solver.rules.op_knowledge import RECEIVE
 from meshwright_solver.stage.recompute.blocks import BlockNames
+
+_KEPT_WORKS = 64  # chosen: a request has some five to twenty
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +45,11 @@ class Anatomy:
     def block_names(self) -> dict[int, BlockNames]:
         """The cache of `Staged.blocks`, by number of microbatches."""
         return {}
+
+    @cached_property
+    def works(self) -> Recent[Work]:
+        """The cache of `GraphWork`, by all terms of a work besides the graph."""
+        return Recent(lambda _: 1, _KEPT_WORKS)
 
     @cached_property
     def place(self) -> Mapping[str, int]:

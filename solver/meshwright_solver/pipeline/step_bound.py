@@ -33,7 +33,8 @@ import numpy as np
 
 from meshwright.schema import Request
 from meshwright_solver.pipeline.configurations import Configuration, configurations
-from meshwright_solver.pipeline.graph_work import GraphWork, Work
+from meshwright_solver.pipeline.graph_work import GraphWork
+from meshwright_solver.pipeline.work import Work
 from meshwright_solver.stage.microbatches import microbatch_counts
 
 _WHOLE_PASSES = ("1f1b", "gpipe")

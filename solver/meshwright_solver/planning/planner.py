@@ -9,6 +9,7 @@ from meshwright.schema import Answer, Request
 from meshwright_costmodel.calibrations import calibration_for
 from meshwright_solver.common.deadline import Stop, never
 from meshwright_solver.evaluation.sequence_order import whole_problem, with_order
+from meshwright_solver.pipeline.anatomy_cache import anatomy_of, with_known_graph
 from meshwright_solver.pipeline.graph_work import GraphWork
 from meshwright_solver.pipeline.no_pipeline import check_on_groups, plan_on_one_group
 from meshwright_solver.pipeline.pipeline_planner import check_pipeline, plan_pipeline
@@ -70,6 +71,7 @@ def plan(
     keep: callback for the best answer so far. It is not called with `before`, with stated degrees,
     or for one group of a topology with several kinds of devices.
     """
+    request = with_known_graph(request)
     if request.before is not None:
         return replanned(request, lambda alone: plan(alone, report, stop, executor))
     if request.setup.copies != "auto":
@@ -150,7 +152,7 @@ def _answer(
         return within_host(plan_pipeline(request, report, stop, executor, fitting), request)
     if request.topology.beside:
         fitting = unwanted  # a group's plan is not yet one for the whole topology
-    anatomy = Anatomy(request.graph, training=request.setup.phase == "training")
+    anatomy = anatomy_of(request.graph, training=request.setup.phase == "training")
     ways = anatomy.foldings
     answer = plan_on_one_group(
         request,

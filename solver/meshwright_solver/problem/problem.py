@@ -6,7 +6,7 @@ with all its views: reshapes and transposes move no data, so a view shares the l
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import inf
@@ -16,33 +16,23 @@ from meshwright.schema import (
     Exposed,
     Graph,
     Link,
-    Op,
     Plan,
     PlanError,
-    RuleError,
     Setup,
     SetupError,
     Stage,
-    Tensor,
     Topology,
     TopologyError,
     step_batch,
 )
 from meshwright.schema.garbage_collection import uncollected
 from meshwright_costmodel.host_rates import HostRates
-from meshwright_solver.problem.dataset_loading import with_loading
-from meshwright_solver.problem.expert_dims import EVEN, ExpertLoads, expert_loads, routed_tokens
-from meshwright_solver.problem.inference_graph import for_inference
-from meshwright_solver.problem.op_info import OpInfo, Slot, TensorInfo, op_infos
+from meshwright_solver.problem.expert_dims import EVEN, ExpertLoads, routed_tokens
+from meshwright_solver.problem.op_info import OpInfo, TensorInfo
 from meshwright_solver.problem.precision_recipes import check_precision
 from meshwright_solver.problem.recomputed_ops import NOTHING, RecomputedOps
-from meshwright_solver.problem.subdims import Refinement, refine
-from meshwright_solver.problem.uneven import Uneven, uneven_of
-from meshwright_solver.rules import Bound, RuleTable
-from meshwright_solver.rules.op_knowledge import RECEIVE
-
-FLOATS = frozenset({"float64", "float32", "bfloat16", "float16", "float8_e4m3", "float8_e5m2"})
-_DIFFERENTIABLE = FLOATS | {"complex64", "complex128"}
+from meshwright_solver.problem.sized_graph import SizedGraph, sized_graph, with_gradient
+from meshwright_solver.problem.uneven import Uneven
 
 
 @dataclass(frozen=True)
@@ -183,6 +173,9 @@ class Problem:
         return self.setup.phase == "training"
 
 
+Sizes = Callable[[Graph, Setup, Mapping[str, int]], SizedGraph]
+
+
 @uncollected
 def build_problem(
     graph: Graph,
@@ -196,12 +189,12 @@ def build_problem(
     sent: frozenset[str] = frozenset(),
     remade: RecomputedOps = NOTHING,
     copies: int | None = None,
+    sizes: Sizes = sized_graph,
 ) -> Problem:
     """The planning problem of a graph. Raises MeshwrightError where the documents do not fit.
 
-    microbatches, copies: of one step, where the setup leaves them open. The problem's graph has
-    loading ops where the setup states layouts of inputs, and for inference it is the inference
-    graph (`meshwright_solver.problem.inference_graph`).
+    microbatches, copies: of one step, where the setup leaves them open. sizes: the graph at its
+    sizes, `sized_graph` or a cache of it.
     """
     if topology.beside:
         raise TopologyError(
@@ -210,7 +203,6 @@ def build_problem(
             pointer="/topology",
         )
     check_precision(setup, topology.device)
-    graph = with_loading(for_inference(graph, setup), setup)
     group_size = _copies(setup, copies)
     count = microbatches or setup.microbatches or group_size
     if count % group_size:
@@ -219,42 +211,21 @@ def build_problem(
             f"{count + 1}",
             pointer="/microbatches",
         )
-    shapes = graph.instantiate(_symbols(graph, setup, count))
-    order = graph.topological_order()
-    bound = _bound_rules(graph, order, shapes)
-    refinement = refine(bound, [(*op.inputs, *op.outputs) for op in order], shapes)
-    gradient = with_gradient(graph, order) if setup.phase == "training" else frozenset()
-    constant = _constants(graph, order)
-    slots = _Slots(refinement)
-    tensors = {
-        tensor.name: TensorInfo(
-            tensor,
-            shapes[tensor.name],
-            slots.of(tensor.name, shapes[tensor.name]),
-            _segments(tensor, refinement),
-            tensor.name in gradient,
-            tensor.name in constant,
-            _NO_CHUNKS,
-        )
-        for tensor in graph.tensors
-    }
-    tensors = _with_chunks(order, bound, tensors)
-    ops = op_infos(order, bound, refinement, tensors)
-    uneven = uneven_of(ops, tensors, setup.uneven)
+    sized = sizes(graph, setup, microbatch_symbols(graph, setup, count))
     return Problem(
-        graph=graph,
+        graph=sized.graph,
         topology=topology,
         setup=setup,
         calibration=calibration,
         microbatches=count,
-        tensors=tensors,
-        ops=ops,
-        uneven=uneven,
+        tensors=sized.tensors,
+        ops=sized.ops,
+        uneven=sized.uneven,
         in_flight=in_flight * group_size,
         stage_link=stage_link,
         sent=sent,
         remade=remade,
-        loads=expert_loads(ops, tensors, setup.expert_imbalance),
+        loads=sized.loads,
         copies=group_size,
     )
 
@@ -268,26 +239,8 @@ def _copies(setup: Setup, plan_copies: int | None) -> int:
     return setup.copies
 
 
-def check_rules(graph: Graph) -> None:
-    """Raise RuleError with the op's name where the rule of its kind or its own does not fit."""
-    _bound_rules(graph, graph.ops, graph.instantiate({}))
-
-
-def _bound_rules(
-    graph: Graph, order: Sequence[Op], shapes: Mapping[str, tuple[int, ...]]
-) -> list[Bound | None]:
-    table = RuleTable(shapes)
-    bound = []
-    for op in order:
-        try:
-            bound.append(table.rule_of(op))
-        except RuleError as wrong:
-            place = next(k for k, other in enumerate(graph.ops) if other.name == op.name)
-            raise RuleError(wrong.detail, pointer=f"/ops/{place}{wrong.pointer}") from None
-    return bound
-
-
-def _symbols(graph: Graph, setup: Setup, microbatches: int) -> dict[str, int]:
+def microbatch_symbols(graph: Graph, setup: Setup, microbatches: int) -> dict[str, int]:
+    """The sizes of the symbols in one microbatch. Raises SetupError if there are none."""
     batch = step_batch(graph, setup)
     if batch is None:
         if setup.global_batch is not None or microbatches > 1:
@@ -303,96 +256,3 @@ def _symbols(graph: Graph, setup: Setup, microbatches: int) -> dict[str, int]:
             pointer="/microbatches",
         )
     return {**setup.symbols, "batch": batch // microbatches}
-
-
-def with_gradient(graph: Graph, order: Sequence[Op]) -> frozenset[str]:
-    """Tensors between a trainable parameter and the loss (or any output, without a loss).
-
-    No gradient passes an op `stop_gradient`.
-    """
-    floats = {t.name for t in graph.tensors if t.dtype in _DIFFERENTIABLE}
-    live = {
-        t.name for t in graph.tensors if t.role == "parameter" and t.trainable and t.name in floats
-    }
-    for op in order:
-        if op.attrs.get("gradient") is True and op.kind == RECEIVE:
-            live.update(op.outputs)
-        if op.kind != "stop_gradient" and not live.isdisjoint(op.inputs):
-            live.update([name for name in op.outputs if name in floats])
-    wanted = {graph.loss} if graph.loss is not None else set(graph.outputs)
-    for op in reversed(order):
-        if any(name in wanted and name in live for name in op.outputs):
-            wanted.update(op.inputs)
-    return frozenset(live & wanted)
-
-
-def _constants(graph: Graph, order: Sequence[Op]) -> frozenset[str]:
-    names = {t.name for t in graph.tensors if t.role in ("constant", "buffer")}
-    for op in order:
-        if names.issuperset(op.inputs) and op.kind != RECEIVE:
-            names.update(op.outputs)
-    return frozenset(names)
-
-
-def _with_chunks(
-    order: Sequence[Op], bound: Sequence[Bound | None], tensors: Mapping[str, TensorInfo]
-) -> dict[str, TensorInfo]:
-    """The tensors with the chunks of embedding tables that their lookups state.
-
-    Only parameters whose rows are one slot have chunks. Raises RuleError where two lookups differ.
-    """
-    infos = dict(tensors)
-    chunks_of: dict[str, tuple[str, tuple[int, ...]]] = {}
-    for op, op_bound in zip(order, bound, strict=True):
-        for lengths in op_bound.known.chunks.values() if op_bound is not None else ():
-            info = infos[op.inputs[0]]
-            other, known = chunks_of.setdefault(info.name, (op.name, lengths))
-            if known != lengths:
-                raise RuleError(
-                    f"op {op.name!r} splits the rows of {info.name!r} into {list(lengths)}, op "
-                    f"{other!r} into {list(known)}; one table has one manual_split"
-                )
-            rows = [k for k, slot in enumerate(info.slots) if slot.dim == 0]
-            if info.tensor.role == "parameter" and len(rows) == 1:
-                infos[info.name] = replace(info, chunks={rows[0]: lengths})
-    return infos
-
-
-_NO_SEGMENTS: Mapping[int, tuple[int, ...]] = {}
-_NO_CHUNKS: Mapping[int, tuple[int, ...]] = {}
-
-
-def _segments(tensor: Tensor, refinement: Refinement) -> Mapping[int, tuple[int, ...]]:
-    if not refinement.segments:
-        return _NO_SEGMENTS
-    return {
-        d: refinement.segments[tensor.name, d]
-        for d in range(len(tensor.shape))
-        if (tensor.name, d) in refinement.segments
-    }
-
-
-class _Slots:
-    """The slots of tensors; tensors of equal shape and cuts share one tuple."""
-
-    def __init__(self, refinement: Refinement) -> None:
-        self._cuts = refinement.dim_cuts
-        self._known: dict[Hashable, tuple[Slot, ...]] = {}
-
-    def of(self, name: str, shape: tuple[int, ...]) -> tuple[Slot, ...]:
-        cuts = [self._cuts.get((name, d), ()) for d in range(len(shape))] if self._cuts else ()
-        key = (shape, *cuts)
-        if key not in self._known:
-            self._known[key] = _slots(shape, cuts or [()] * len(shape))
-        return self._known[key]
-
-
-def _slots(shape: tuple[int, ...], cuts: Sequence[tuple[int, ...]]) -> tuple[Slot, ...]:
-    slots = []
-    for d, (size, dim_cuts) in enumerate(zip(shape, cuts, strict=True)):
-        outer = size
-        for inner in (*dim_cuts, 1):
-            if outer > inner:
-                slots.append(Slot(d, inner, outer // inner))
-            outer = inner
-    return tuple(slots)

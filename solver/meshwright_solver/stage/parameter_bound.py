@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from math import prod
 
 from meshwright.schema import DTYPE_BYTES, Graph, Infeasible, Request, Tensor
-from meshwright_solver.problem.problem import FLOATS, with_gradient
+from meshwright_solver.problem.sized_graph import FLOATS, with_gradient
 
 _Shapes = Mapping[str, tuple[int, ...]]
 

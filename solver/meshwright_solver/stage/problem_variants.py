@@ -10,7 +10,7 @@ from meshwright_costmodel.calibrations import calibration_for
 from meshwright_solver.folding.folding_cache import FoldingCursor, Foldings
 from meshwright_solver.problem.problem import Problem, build_problem
 from meshwright_solver.problem.recomputed_ops import NOTHING, RecomputedOps
-from meshwright_solver.problem.values import Values, find_values
+from meshwright_solver.problem.values import Values
 from meshwright_solver.stage.memory_retries import Room
 from meshwright_solver.stage.op_marks import marked, marks_of
 from meshwright_solver.stage.recompute import remade
@@ -62,35 +62,35 @@ class ProblemVariants:
     def original(self, count: int) -> tuple[Problem, Values]:
         """The problem of the whole graph, and its values, without recomputation."""
         if self._original is None or self._original[0] != count:
-            graph = self._request.graph
-            problem = self.problem(graph, count, NOTHING, Room())
-            self._original = count, problem, self.values(graph, count, problem)
+            problem = self.problem(self._request.graph, count, NOTHING, Room())
+            self._original = count, problem, self.values(problem)
         return self._original[1:]
 
     def problem(self, graph: Graph, count: int, recompute: RecomputedOps, room: Room) -> Problem:
         """The problem of a graph, the request's or a folded one."""
-        position, topology = self._position, self._request.topology
-
-        def make() -> Problem:
-            return build_problem(graph, topology, self._request.setup, self._calibration, count)
-
-        sized = make() if topology.beside else self._foldings.sized(graph, self._terms(count), make)
-        return replace(
-            sized,
-            topology=topology,
-            in_flight=position.in_flight * sized.copies,
+        position, request = self._position, self._request
+        problem = build_problem(
+            graph,
+            request.topology,
+            request.setup,
+            self._calibration,
+            count,
+            in_flight=position.in_flight,
             stage_link=position.link,
             sent=position.sent,
             remade=recompute,
-            whole=self._request.graph,
+            sizes=self._foldings.sized,
+        )
+        return replace(
+            problem,
+            whole=request.graph,
             spare_bytes=room.spare_bytes,
             moved_bytes=room.moved_bytes,
         )
 
-    def values(self, graph: Graph, count: int, problem: Problem) -> Values:
-        """The values of a problem of this graph."""
-        terms = self._terms(count)
-        return self._foldings.values(graph, terms, problem.remade, lambda: find_values(problem))
+    def values(self, problem: Problem) -> Values:
+        """The values of a problem of these variants."""
+        return self._foldings.values(problem)
 
     def _terms(self, count: int) -> Hashable:
         return count, self._request.setup.id, self._calibration.id

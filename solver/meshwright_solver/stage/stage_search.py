@@ -311,7 +311,7 @@ class StageSearch:
         shares: Exposed | None = None,
     ) -> MeshSpaces:
         problem = self._variants.problem(folding.graph, count, recompute, room)
-        values = self._variants.values(folding.graph, count, problem)
+        values = self._variants.values(problem)
         problem = replace(problem, counted=shares)
         return MeshSpaces(self._request, folding, problem, values, self._deadline)
 

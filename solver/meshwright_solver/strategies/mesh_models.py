@@ -15,6 +15,7 @@ from meshwright_solver.common.arrays import FloatArray, IntArray
 from meshwright_solver.common.deadline import ENDLESS, Deadline
 from meshwright_solver.common.identity_keys import IdentityKeys
 from meshwright_solver.layouts.redistribution import WHOLE, Counted, Redistributions
+from meshwright_solver.layouts.redistribution_cache import redistributions_of
 from meshwright_solver.layouts.states import StateSpace
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.values import Again, ProblemValue, Values, find_values
@@ -81,7 +82,7 @@ class Models:
     def redistributions(self, space: StateSpace) -> Redistributions:
         return self.shared(
             ("moves", self.key_of(space)),
-            lambda: Redistributions(space, self.ops.axis_levels, self._links_of(space)),
+            lambda: redistributions_of(space, self.ops.axis_levels, self._links_of(space)),
         )
 
     def _links_of(self, space: StateSpace) -> Interconnect:

@@ -31,6 +31,7 @@ from meshwright_solver.common.arrays import FloatArray, IntArray
 from meshwright_solver.common.axis_groups import axis_groups
 from meshwright_solver.layouts.path_order import in_path_order
 from meshwright_solver.layouts.redistribution import LayoutStep, Path, Placed, Redistributions
+from meshwright_solver.layouts.redistribution_cache import redistributions_of
 from meshwright_solver.strategies.fusion import BUCKET_BYTES, latency_shares
 from meshwright_solver.strategies.offload import (
     DEALT,
@@ -84,7 +85,7 @@ class ParameterModel(ParameterStates):
             self.setup.fusion, size_bytes, is_alone=is_alone, gradients=self.gradients
         )
         fused = replace(self.interconnect, fused=shares)
-        return Redistributions(space, self.axis_levels, fused, order_is_free=True)
+        return redistributions_of(space, self.axis_levels, fused, order_is_free=True)
 
     def update_ns(self, states: IntArray) -> FloatArray:
         """Optimizer time on the device in one step, without rows of tables, ns."""

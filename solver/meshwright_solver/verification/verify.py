@@ -44,8 +44,9 @@ from meshwright_solver.pipeline.pipeline_cost import priced
 from meshwright_solver.pipeline.rank_placement import group_of
 from meshwright_solver.pipeline.stage_problems import Staged
 from meshwright_solver.problem.op_info import OpInfo
-from meshwright_solver.problem.problem import FLOATS, Problem, build_problem
+from meshwright_solver.problem.problem import Problem, build_problem
 from meshwright_solver.problem.sequence_classes import Sequences
+from meshwright_solver.problem.sized_graph import FLOATS
 from meshwright_solver.rules.op_knowledge import RECEIVE
 from meshwright_solver.verification.bound_claims import check_bounds
 from meshwright_solver.verification.conformance import (

@@ -14,7 +14,7 @@ from meshwright_service.api.state import Service
 from meshwright_service.auth.principals import Admin, Planner, Reader
 from meshwright_service.store import deletion, documents
 from meshwright_service.store.pagination import Paging
-from meshwright_solver.problem.problem import check_rules
+from meshwright_solver.problem.sized_graph import check_rules
 
 router = APIRouter(prefix="/v1/graphs", tags=["graphs"])
 ONE: dict[int | str, dict[str, Any]] = {200: {"model": Graph}}

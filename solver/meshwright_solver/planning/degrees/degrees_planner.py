@@ -35,7 +35,8 @@ from meshwright_solver.constraints.meshes import shard_size_of
 from meshwright_solver.constraints.pins import matching_pins
 from meshwright_solver.evaluation.memory_shortfall import GIB, PARTS
 from meshwright_solver.evaluation.notes import once
-from meshwright_solver.folding.fold import fold
+from meshwright_solver.folding.folding_cache import Foldings
+from meshwright_solver.pipeline.anatomy_cache import anatomy_of
 from meshwright_solver.pipeline.configurations import Configuration, configurations
 from meshwright_solver.pipeline.pipeline_document import document
 from meshwright_solver.pipeline.rank_topology import split
@@ -47,7 +48,6 @@ from meshwright_solver.planning.degrees.least_memory import plan_anyway
 from meshwright_solver.planning.degrees.stage_shares import plan_shared
 from meshwright_solver.problem.problem import build_problem
 from meshwright_solver.problem.uneven import Uneven
-from meshwright_solver.problem.values import find_values
 from meshwright_solver.stage.engines.registry import portfolio_of
 from meshwright_solver.stage.request_check import check
 from meshwright_solver.stage.search_progress import Report
@@ -68,7 +68,7 @@ def plan_stated(
     planned: the planner of stages; `plan_stage` finds only plans that fit. shares: see
     `plan_shared`.
     """
-    resolved, notes = _resolve(request)
+    resolved, notes = _resolve(request, anatomy_of(request.graph).foldings)
     if resolved.pipeline.ranks == 1:
         answer = _one_rank(resolved, report, stop, planned)
     else:
@@ -80,13 +80,13 @@ def plan_stated(
 
 def check_stated(request: Request) -> None:
     """Raise the errors of `plan_stated` for bad input, without a search."""
-    resolved, _ = _resolve(request)
+    resolved, _ = _resolve(request, Foldings(request.graph))
     check(_on_rank(resolved))
     if resolved.pipeline.ranks != 1:
         _configuration(_with_microbatches(resolved), Anatomy(resolved.graph))
 
 
-def _resolve(request: Request) -> tuple[Request, tuple[str, ...]]:
+def _resolve(request: Request, foldings: Foldings) -> tuple[Request, tuple[str, ...]]:
     """The request with its degree of data parallelism, and notes on uncut products.
 
     Raises MeshwrightError for degrees that do not fit the graph or the devices.
@@ -107,7 +107,7 @@ def _resolve(request: Request) -> tuple[Request, tuple[str, ...]]:
         if ranks > 1
         else request.setup.microbatches or request.setup.least_copies
     )
-    names = _uncut_names(_on_rank(resolved), count)
+    names = _uncut_names(_on_rank(resolved), count, foldings)
     return resolved, once(f"tp cuts nothing of {name!r}: its devices repeat it" for name in names)
 
 
@@ -149,19 +149,19 @@ def _on_rank(request: Request) -> Request:
     return request.model_copy(update={"topology": part, "pipeline": NO_PIPELINE})
 
 
-def uncut_names(request: Request, microbatches: int) -> list[str]:
+def uncut_names(request: Request, microbatches: int, foldings: Foldings) -> list[str]:
     """The products that the tp of a request with degrees cannot cut evenly."""
-    return _uncut_names(_on_rank(with_stated_terms(request)), microbatches)
+    return _uncut_names(_on_rank(with_stated_terms(request)), microbatches, foldings)
 
 
-def _uncut_names(request: Request, microbatches: int) -> list[str]:
+def _uncut_names(request: Request, microbatches: int, foldings: Foldings) -> list[str]:
     """The products that tp cuts evenly neither with nor without uneven cuts of other sizes."""
     degrees, topology = request.degrees, request.topology
     assert degrees is not None
-    graph = fold(request.graph, matching_pins(request.graph, request.pins)).graph
-    calibration = calibration_for(request)
-    problem = build_problem(graph, topology, request.setup, calibration, microbatches)
-    values, mesh = find_values(problem), stated_mesh(topology, degrees, shard_size_of(request))
+    graph = next(foldings.of(matching_pins(request.graph, request.pins))).graph
+    calibration, sizes = calibration_for(request), foldings.sized
+    problem = build_problem(graph, topology, request.setup, calibration, microbatches, sizes=sizes)
+    values, mesh = foldings.values(problem), stated_mesh(topology, degrees, shard_size_of(request))
     variants = [replace(problem, uneven=Uneven())]
     if problem.uneven.has_spans(tuple(axis.size for axis in mesh.axes)):
         variants.append(problem)
@@ -201,7 +201,7 @@ def _one_rank(request: Request, report: Report | None, stop: Stop, planned: Stag
 def _pipeline(
     request: Request, stop: Stop, planned: StagePlanner, shares: tuple[float, ...]
 ) -> Answer:
-    anatomy = Anatomy(request.graph)
+    anatomy = anatomy_of(request.graph)
     configuration = _configuration(_with_microbatches(request), anatomy)
     order = schedule(*configuration.schedule_terms)
     calibration = calibration_for(request)

@@ -20,15 +20,15 @@ from meshwright_solver.common.deadline import Deadline
 from meshwright_solver.pipeline.configurations import Configuration
 from meshwright_solver.pipeline.draft import Draft, plan_draft
 from meshwright_solver.pipeline.draft_plan import DraftPlan
-from meshwright_solver.pipeline.graph_work import Work, one_device
+from meshwright_solver.pipeline.graph_work import one_device
 from meshwright_solver.pipeline.optimistic_step import equal_stages_ns, repeated_forward, scaled
 from meshwright_solver.pipeline.rank_placement import RankShare
 from meshwright_solver.pipeline.shared_context import SharedContext
+from meshwright_solver.pipeline.work import Work
 from meshwright_solver.planning.degrees.degrees_planner import with_stated_terms
 from meshwright_solver.planning.target.memory import ROOM, StrategyMemory
 from meshwright_solver.planning.target.strategies import StrategySpace, TargetStrategy
 from meshwright_solver.problem.problem import build_problem
-from meshwright_solver.problem.values import find_values
 from meshwright_solver.stage.recompute import remade
 
 _JOINED = 0.97  # chosen: tensor and expert parallelism together seldom cost less than apart
@@ -73,8 +73,11 @@ class Prices:
         shared = self.shared
         device = one_device(shared.request.topology)
         graph, setup = shared.work.folding.graph, shared.request.setup
-        problem = build_problem(graph, device, setup, shared.work.calibration, self._work[0])
-        values = find_values(problem)
+        foldings = shared.anatomy.foldings
+        problem = build_problem(
+            graph, device, setup, shared.work.calibration, self._work[0], sizes=foldings.sized
+        )
+        values = foldings.values(problem)
         policies = {strategy.policy for strategy in self.space.strategies}
         return frozenset(p for p in policies if p == "none" or remade(problem, values, p))
 

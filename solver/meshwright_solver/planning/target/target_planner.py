@@ -33,6 +33,7 @@ from meshwright.schema import (
 )
 from meshwright_solver.common.deadline import Deadline, Stop
 from meshwright_solver.evaluation.memory_shortfall import GIB
+from meshwright_solver.pipeline.anatomy_cache import anatomy_of
 from meshwright_solver.pipeline.configurations import Configuration
 from meshwright_solver.pipeline.shared_context import Searches, SharedContext
 from meshwright_solver.pipeline.stage_graph import Anatomy
@@ -78,7 +79,7 @@ def plan_target(
 
     unrestricted: the search without a target, for the rest of the time.
     """
-    space = _checked_space(request)
+    space = _checked_space(request, anatomy_of(request.graph))
     shortfall = parameter_shortfall(request)
     if shortfall is not None:
         return Answer(infeasible=shortfall)
@@ -93,10 +94,10 @@ def plan_target(
 
 def check_target(request: Request) -> None:
     """Raise the errors of `plan_target` for bad input, without a search."""
-    _checked_space(request)
+    _checked_space(request, Anatomy(request.graph))
 
 
-def _checked_space(request: Request) -> StrategySpace:
+def _checked_space(request: Request, anatomy: Anatomy) -> StrategySpace:
     """The strategies of the request's target; raises InvalidInput for a request without any."""
     if request.topology.beside:
         raise InvalidInput(
@@ -109,7 +110,7 @@ def _checked_space(request: Request) -> StrategySpace:
             f"options of {request.target} are for training. Leave the target out",
             pointer="/target",
         )
-    space = StrategySpace(request, Anatomy(request.graph))
+    space = StrategySpace(request, anatomy)
     if space.batch is None:
         raise InvalidInput(
             f"{request.target} cuts the batch, and the graph has no symbol `batch`",
@@ -258,7 +259,9 @@ class _TargetSearch:
     def _is_cut_evenly(self, tp: int) -> bool:
         strategy = next(s for s in self._space.strategies if s.degrees.tp == tp)
         try:
-            return not uncut_names(strategy.request(self.request), strategy.microbatches)
+            foldings = self._space.anatomy.foldings
+            request = strategy.request(self.request)
+            return not uncut_names(request, strategy.microbatches, foldings)
         except InvalidInput:
             return False
 

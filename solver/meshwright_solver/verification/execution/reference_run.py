@@ -9,7 +9,8 @@ from typing import Literal
 import numpy as np
 
 from meshwright_solver.problem.op_info import OpInfo
-from meshwright_solver.problem.problem import FLOATS, Problem
+from meshwright_solver.problem.problem import Problem
+from meshwright_solver.problem.sized_graph import FLOATS
 from meshwright_solver.rules.op_knowledge import RECEIVE
 from meshwright_solver.verification.execution.kernels import (
     KERNELS,
