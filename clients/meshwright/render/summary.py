@@ -13,6 +13,7 @@ from meshwright.render.axes import AxisNames
 from meshwright.render.certificate import certificate_text
 from meshwright.render.history import history_lines
 from meshwright.render.move import move_table
+from meshwright.render.parallel_shares import parallel_rows
 from meshwright.render.pipeline import considered_rows, pipeline_rows
 from meshwright.render.recompute import recompute_rows
 from meshwright.render.wishes import wish_rows
@@ -54,6 +55,7 @@ def render_summary(
         *_warnings(warnings),
         *wish_rows(plan.wishes),
         *(pipeline_rows(plan, topology) if plan.schedule is not None else _meshes(plan)),
+        *parallel_rows(plan, graph),
         *recompute_rows(plan),
         _memory(plan),
         _step(plan),

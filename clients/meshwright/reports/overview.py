@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from meshwright.launch_options.roles import axis_roles, op_roles
+from meshwright.launch_options.roles import OpRoles, axis_roles, op_roles
 from meshwright.launch_options.uniform import uniform_of
 from meshwright.reports.likelihood import probability_fits
 from meshwright.reports.op_times import MOST_KINDS, kind_times
+from meshwright.reports.parallel_shares import parallel_shares
 from meshwright.reports.plan_warnings import plan_warnings
 from meshwright.reports.step_interval import step_interval_ns
 from meshwright.reports.throughput import throughput_of
@@ -29,6 +30,7 @@ def overview_of(
     warnings = plan_warnings(plan, graph, setup, throughput, kinds)
     uniform = uniform_of(plan, graph, setup)
     differences = uniform.differing
+    roles = [op_roles(stage, graph) for stage in plan.stages]
     return Overview(
         plan=plan.id,
         name=plan.name,
@@ -57,9 +59,12 @@ def overview_of(
         microbatches=plan.microbatches,
         schedule=plan.schedule,
         uniform=uniform.model_copy(update={"differing": differences[:MOST_DIFFERING]}),
+        parallelism=parallel_shares(list(zip(plan.stages, roles, strict=True))),
         differing=sum(difference.count for difference in differences),
         differing_kinds=len(differences),
-        stages=tuple(_stage(plan, graph, number, often) for number in range(len(plan.stages))),
+        stages=tuple(
+            _stage(plan, number, of_stage, often) for number, of_stage in enumerate(roles)
+        ),
         cost=plan.cost,
         search=plan.search,
         repeated_work=plan.repeated_work,
@@ -81,12 +86,14 @@ def own_ops(stage: Stage, stage_counts: Mapping[str, int]) -> list[str]:
     return names or [op.op for op in stage.ops]
 
 
-def _stage(plan: Plan, graph: Graph, number: int, often: Mapping[str, int]) -> StageOverview:
+def _stage(
+    plan: Plan, number: int, ops_roles: list[OpRoles], often: Mapping[str, int]
+) -> StageOverview:
     stage = plan.stages[number]
     ops = own_ops(stage, often)
     use = plan.cost.memory_bytes if plan.schedule is None else stage.memory_bytes or MemoryUse()
     recompute = stage.recompute
-    roles = axis_roles(stage, op_roles(stage, graph))
+    roles = axis_roles(stage, ops_roles)
     return StageOverview(
         stage=number,
         pipeline_rank=stage.pipeline_rank,

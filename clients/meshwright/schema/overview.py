@@ -10,6 +10,7 @@ from meshwright.schema.cost import Cost
 from meshwright.schema.errors import InvalidInput, PlanError
 from meshwright.schema.mesh import Axis, Mesh
 from meshwright.schema.model import Document, Model, Ns
+from meshwright.schema.parallel_shares import ParallelShare
 from meshwright.schema.pipeline import Passes, Schedule
 from meshwright.schema.plan import Padding
 from meshwright.schema.request_options import Wishes
@@ -156,6 +157,10 @@ class Overview(Document):
     )
     uniform: Uniform = Field(
         description="The plan as parallel degrees, with the first hundred kinds of differences."
+    )
+    parallelism: tuple[ParallelShare, ...] = Field(
+        default=(),
+        description="The parallelism of the modules, by share of the compute time, longest first.",
     )
     differing: int = Field(
         default=0,

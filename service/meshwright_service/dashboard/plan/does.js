@@ -3,6 +3,7 @@ import { h, link, path } from "../element.js";
 import { table } from "../table.js";
 import { bytes, count, percent, rate, time } from "../units.js";
 import { deviceMap } from "./device_map.js";
+import { parallelShares } from "./parallel_shares.js";
 
 const ROLES = { dp: "data parallel", tp: "tensor parallel", cp: "context parallel", ep: "expert parallel" };
 const MOST = 12; // chosen: of what differs from the degrees; the launch export has all
@@ -19,6 +20,7 @@ export function does({ overview, entry }, topology) {
           h("ul", {}, uniform.differing.slice(0, MOST).map((own) => h("li", { class: "name" }, h("code", {}, own.name), own.count > 1 ? ` ×${own.count}` : "", `: ${own.what}`))),
           overview.differing_kinds > MOST ? h("p", { class: "muted" }, `and ${count(overview.differing_kinds - MOST)} kinds more.`) : null)
       : h("p", { class: "muted" }, "Every op is as these degrees say."),
+    parallelShares(overview),
     h("h3", {}, "The mesh on the cluster"),
     h("div", { class: "columns" }, deviceMap(overview, topology), levels(overview, topology)),
     stages.length > 1 ? stageTable(entry.id, stages) : null,
