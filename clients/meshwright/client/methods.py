@@ -52,6 +52,7 @@ class Endpoints:
     labels = Endpoint(of_plans.labels)
     strategies = Listing(of_plans.strategies)
     communication = Endpoint(of_plans.communication)
+    tensor_layouts = Endpoint(of_plans.tensor_layouts)
     memory = Endpoint(of_plans.memory)
     layout = Endpoint(of_plans.layout)
     explain = Endpoint(of_plans.explain)

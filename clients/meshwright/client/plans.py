@@ -26,6 +26,7 @@ from meshwright.schema.observation import Observation
 from meshwright.schema.overview import Overview
 from meshwright.schema.rank_strategy import RankStrategy
 from meshwright.schema.simulation import Simulation
+from meshwright.schema.tensor_layouts import TensorLayouts
 from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
 
 
@@ -96,6 +97,13 @@ def strategies(plan: str, *, op: str | None = None, block: str | None = None) ->
 def communication(plan: str) -> Exchange[Communication]:
     """The communication of a stored plan, folded over repeats, longest first."""
     return Communication.from_dict((yield from got(f"/v1/plans/{segment(plan)}/communication")))
+
+
+def tensor_layouts(plan: str, tensor: str, *, stage: int | None = None) -> Exchange[TensorLayouts]:
+    """The blocks of a tensor of a stored plan with the ranks that hold them, at rest and after each
+    collective."""
+    path = f"/v1/plans/{segment(plan)}/tensor-layouts"
+    return TensorLayouts.from_dict((yield from got(path, tensor=tensor, stage=stage)))
 
 
 def memory(plan: str, *, points: int = 0) -> Exchange[dict[str, Any]]:

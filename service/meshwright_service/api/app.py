@@ -50,6 +50,7 @@ from meshwright_service.api.routes import (
     simulations,
     strategies,
     sweeps,
+    tensor_layouts,
     topologies,
     whoami,
 )
@@ -77,7 +78,7 @@ from meshwright_service.workers.worker import Worker
 RESOURCES = (
     create_plan, plans, plan_requests, overview, strategies, layout, memory, alternatives,
     explanations, labels, comparisons, communication, observations, redistributions, simulations,
-    exports,
+    tensor_layouts, exports,
     graphs, cost_graphs, topologies, setups, calibrations, samples, measurements, agents, jobs,
     events, sweeps, keys, whoami, health, metrics,
 )  # fmt: skip

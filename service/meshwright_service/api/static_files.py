@@ -27,6 +27,7 @@ PAGES = (
     "/plans/{plan}/graph",
     "/plans/{plan}/why",
     "/plans/{plan}/communication",
+    "/plans/{plan}/tensor",
     "/plans/{plan}/timeline",
     "/plans/{plan}/front",
     "/plans/{plan}/what-if",

@@ -48,6 +48,7 @@ QUERIES = {
     "/v1/redistributions": "?from_plan={plan}&to_plan={plan}",
     "/v1/comparisons": "?plan={plan}&plan={plan}",
     "/v1/plans/{plan}/explain": "?op=*",
+    "/v1/plans/{plan}/tensor-layouts": "?tensor=x",
 }
 # what tells nothing of anybody
 SAME_FOR_ALL = {"/openapi.json"}

@@ -1,6 +1,6 @@
 // What is selected, in words and numbers: an op, a module, or what moves on an edge.
 import { strategy } from "../delta.js";
-import { h, path } from "../element.js";
+import { h, link, path } from "../element.js";
 import { COLLECTIVES } from "../kinds.js";
 import { table } from "../table.js";
 import { bytes, count, time } from "../units.js";
@@ -23,17 +23,23 @@ export function boxPanel(plan, box, edges) {
     ),
     moves("Moves to it", edges.filter((edge) => edge.target === box.id)),
     moves("Moves from it", edges.filter((edge) => edge.source === box.id)),
-    tensors("Reads", box.read ?? []),
-    tensors("Makes", box.made ?? []),
-    parameters(box.parameters ?? []),
+    tensors(plan, box, "Reads", box.read ?? []),
+    tensors(plan, box, "Makes", box.made ?? []),
+    parameters(plan, box),
     box.op ? h("p", {}, h("a", { class: "button", href: `${path`/plans/${plan}/why`}?${new URLSearchParams({ op: box.op })}` }, "Why this strategy?")) : null,
   ];
 }
 
-export function edgePanel(edge, names) {
+/** The name of a tensor, which leads to its blocks on the devices. */
+function tensorLink(plan, tensor, stage) {
+  const query = new URLSearchParams({ name: tensor, ...(stage === undefined ? {} : { stage }) });
+  return link(`${path`/plans/${plan}/tensor`}?${query}`, h("code", {}, tensor));
+}
+
+export function edgePanel(plan, edge, names) {
   return [
     h("h2", {}, "What goes from ", h("span", { class: "name" }, names(edge.source)), " to ", h("span", { class: "name" }, names(edge.target))),
-    h("ul", {}, edge.tensors.map((name) => h("li", { class: "name" }, h("code", {}, name))), further(edge.more_tensors)),
+    h("ul", {}, edge.tensors.map((name) => h("li", { class: "name" }, tensorLink(plan, name))), further(edge.more_tensors)),
     edge.moved?.length
       ? [h("h3", {}, "Redistributed on the way"),
          h("ul", { class: "moves" }, edge.moved.map((own) => h("li", {},
@@ -76,11 +82,11 @@ function moves(title, edges) {
   ];
 }
 
-function tensors(title, all) {
+function tensors(plan, { stage }, title, all) {
   if (!all.length) return null;
   return [
     h("h3", {}, title),
-    h("ul", {}, all.map((own) => h("li", { class: "name" }, h("code", {}, own.tensor), h("div", { class: "muted" }, said(own))))),
+    h("ul", {}, all.map((own) => h("li", { class: "name" }, own.axes ? tensorLink(plan, own.tensor, stage) : h("code", {}, own.tensor), h("div", { class: "muted" }, said(own))))),
   ];
 }
 
@@ -91,12 +97,12 @@ function said({ axes, partial = [] }) {
   return [...cut, sums].filter(Boolean).join("; ") || "whole on every device";
 }
 
-function parameters(all) {
+function parameters(plan, { stage, parameters: all = [] }) {
   if (!all.length) return null;
   return [
     h("h3", {}, "Parameters at rest"),
     all.map((own) => h("dl", { class: "facts" },
-      h("dt", {}, "Name"), h("dd", { class: "name" }, h("code", {}, own.tensor)),
+      h("dt", {}, "Name"), h("dd", { class: "name" }, tensorLink(plan, own.tensor, stage)),
       h("dt", {}, "Value"), h("dd", {}, h("code", { class: "name" }, own.value)),
       own.gradient ? [h("dt", {}, "Gradient"), h("dd", {}, h("code", { class: "name" }, own.gradient === own.value ? "the same" : own.gradient))] : null,
       own.optimizer ? [h("dt", {}, "Optimizer"), h("dd", {}, h("code", { class: "name" }, own.optimizer === own.value ? "the same" : own.optimizer))] : null,

@@ -6,7 +6,7 @@ import { count, percent } from "../units.js";
 const WAYS = { dp: ["DP", "the batch"], ep: ["EP", "the experts"], cp: ["CP", "the sequence"], tp: ["TP", "columns, rows or heads"] };
 
 /** Nothing where all modules are cut alike: the degrees say it. */
-export function parallelShares({ parallelism, stages }) {
+export function parallelShares({ parallelism = [], stages }) {
   const kinds = new Set(parallelism.filter((own) => own.modules).map((own) => JSON.stringify(own.ways)));
   if (kinds.size < 2) return null;
   const devices = stages[0].devices;
@@ -23,7 +23,7 @@ export function parallelShares({ parallelism, stages }) {
   ];
 }
 
-function ways(own, devices) {
+function ways(own = {}, devices) {
   const cut = Object.entries(WAYS).filter(([role]) => own[role]);
   const repeated = devices / cut.reduce((product, [role]) => product * own[role], 1);
   return [

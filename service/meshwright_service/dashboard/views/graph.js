@@ -154,7 +154,7 @@ export async function show({ root, params, query, signal, keep, title }) {
       if (!was || was.moved) return;
       const { box = was.target.closest("[data-head]")?.dataset.head } = was.target.closest("[data-box]")?.dataset ?? {};
       const edge = was.target.closest("[data-edge]")?.dataset.edge;
-      if (edge !== undefined) fill(panel, edgePanel(layout.edges[edge], (own) => boxes.get(own)?.label ?? own));
+      if (edge !== undefined) fill(panel, edgePanel(id, layout.edges[edge], (own) => boxes.get(own)?.label ?? own));
       else if (box !== undefined) toggle(box);
     });
     listen(svg, "wheel", (event) => {
