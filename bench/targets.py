@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bench.timing import say
-from meshwright.capture.decoder import Decoder, LatentAttention, decoder_graph
+from meshwright.capture.published_decoders import PUBLISHED
 from meshwright.common.files import read_document
 from meshwright.common.process_pool import processes
 from meshwright.launch_options import launch_of
@@ -43,19 +43,9 @@ MODELS = {
 }
 
 
-def deepseek() -> Graph:
-    """DeepSeek-V3 without multi-token prediction (arXiv:2412.19437)."""
-    decoder = Decoder(
-        layers=61, hidden=7168, heads=128, vocabulary=129_280, ffn=18_432, gated=True,
-        experts=256, top_k=8, expert_ffn=2048, shared_ffn=2048, dense_layers=3,
-        latent=LatentAttention(1536, 512, 128, 64, 128),
-    )  # fmt: skip
-    return decoder_graph(decoder, batch=15360, seq=4096, name="deepseek-v3")
-
-
 def graph_of(name: str) -> Graph:
     if name == "deepseek-v3":
-        return deepseek()
+        return PUBLISHED[name].graph(name)
     return read_document(GRAPHS / f"{name}.json.gz", Graph)
 
 

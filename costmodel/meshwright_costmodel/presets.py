@@ -90,6 +90,41 @@ class PodPreset(Model):
     source: str
 
 
+class PresetDevice(Model):
+    """A device that a preset name may begin with."""
+
+    name: str = Field(description="The device in a preset name.")
+    device: str = Field(description="The device as its vendor calls it.")
+    memory_bytes: int = Field(description="The memory of a device, in bytes.")
+    server: str = Field(description="The server or pod of the devices.")
+    largest: tuple[int, ...] = Field(
+        description="The devices of a full server, or of a whole pod along each dimension."
+    )
+
+
+def preset_devices() -> tuple[PresetDevice, ...]:
+    """The devices of all presets, servers first."""
+    servers = {name: (device, _node(node)) for name, (device, node) in _FILES.items()}
+    return (
+        *(
+            _preset_device(name, device, node.name, (node.places,))
+            for name, (device, node) in servers.items()
+        ),
+        *(_preset_device(name, name, _pod(name).name, _pod(name).largest) for name in _PODS),
+    )
+
+
+def _preset_device(name: str, file: str, server: str, largest: tuple[int, ...]) -> PresetDevice:
+    device = _device(file)
+    return PresetDevice(
+        name=name,
+        device=device.name,
+        memory_bytes=device.memory_bytes,
+        server=server,
+        largest=largest,
+    )
+
+
 def presets() -> list[str]:
     """The devices that a preset name may begin with, without aliases."""
     return [*_FILES, *_PODS]

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from meshwright.capture.decoder import Decoder, LatentAttention, decoder_graph
+from meshwright.capture.published_decoders import PUBLISHED
 from meshwright.common.files import read_document
 from meshwright.schema import Graph, GraphError, Request, Setup
 from meshwright_solver.planning.planner import plan
@@ -17,21 +18,7 @@ from meshwright_solver.verification.verify import verify_documents
 from tests.solver.small_graphs import topology
 
 GRAPHS = Path(__file__).parents[2] / "examples" / "graphs"
-LLAMA = {"layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8}
-# the dimensions of examples/configs
-CAPTURED = {
-    "llama3-8b": Decoder(**LLAMA, ffn=14336, vocabulary=128256),
-    "llama3-70b": Decoder(
-        layers=80, hidden=8192, heads=64, kv_heads=8, ffn=28672, vocabulary=128256
-    ),
-    "llama3-405b": Decoder(
-        layers=126, hidden=16384, heads=128, kv_heads=8, ffn=53248, vocabulary=128256
-    ),
-    "mixtral-8x7b": Decoder(**LLAMA, experts=8, top_k=2, expert_ffn=14336, vocabulary=32000),
-    "gpt3-175b": Decoder(
-        layers=96, hidden=12288, heads=96, ffn=49152, vocabulary=50257, gated=False
-    ),
-}
+CAPTURED = [name for name in PUBLISHED if (GRAPHS / f"{name}.json.gz").exists()]
 
 
 def content(graph: Graph) -> list[tuple[object, ...]]:
@@ -52,7 +39,8 @@ def content(graph: Graph) -> list[tuple[object, ...]]:
 def test_a_decoder_is_the_graph_that_is_captured_of_its_configuration(name: str) -> None:
     captured = read_document(GRAPHS / f"{name}.json.gz", Graph)
     symbols = captured.symbols
-    written = decoder_graph(CAPTURED[name], batch=symbols["batch"], seq=symbols["seq"])
+    dimensions = PUBLISHED[name].decoder
+    written = decoder_graph(dimensions, batch=symbols["batch"], seq=symbols["seq"])
     assert content(written) == content(captured)
     assert written.symbols == symbols
 

@@ -28,6 +28,7 @@ from meshwright_service.api.routes import (
     cost_graphs,
     create_plan,
     events,
+    examples,
     explanations,
     exports,
     graphs,
@@ -44,6 +45,7 @@ from meshwright_service.api.routes import (
     pages,
     plan_requests,
     plans,
+    presets,
     redistributions,
     samples,
     setups,
@@ -79,8 +81,8 @@ RESOURCES = (
     create_plan, plans, plan_requests, overview, strategies, layout, memory, alternatives,
     explanations, labels, comparisons, communication, observations, redistributions, simulations,
     tensor_layouts, exports,
-    graphs, cost_graphs, topologies, setups, calibrations, samples, measurements, agents, jobs,
-    events, sweeps, keys, whoami, health, metrics,
+    graphs, examples, cost_graphs, topologies, presets, setups, calibrations, samples, measurements,
+    agents, jobs, events, sweeps, keys, whoami, health, metrics,
 )  # fmt: skip
 
 

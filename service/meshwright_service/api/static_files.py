@@ -23,6 +23,7 @@ HEADERS = {
 }
 PAGES = (
     "/",
+    "/new",
     "/plans/{plan}",
     "/plans/{plan}/graph",
     "/plans/{plan}/why",
@@ -31,6 +32,7 @@ PAGES = (
     "/plans/{plan}/timeline",
     "/plans/{plan}/front",
     "/plans/{plan}/what-if",
+    "/plans/{plan}/launch",
     "/jobs/{job}",
     "/jobs/{job}/what-if",
     "/compare",

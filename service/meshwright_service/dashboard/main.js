@@ -31,6 +31,7 @@ document.getElementById("help").addEventListener("click", help);
 press({
   "?": ["all keys", help],
   "/": ["search", () => document.querySelector("[data-search]")?.focus()],
+  n: ["new plan", () => go("/new")],
   "g p": ["plans", () => go("/")],
   "g g": ["graphs", () => go("/graphs")],
   "g s": ["sweeps", () => go("/sweeps")],

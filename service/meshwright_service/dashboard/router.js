@@ -91,12 +91,12 @@ function decoded(part) {
   }
 }
 
-const SECTIONS = { graphs: "/graphs", sweeps: "/sweeps", topologies: "/topologies", calibrations: "/topologies", agents: "/agents" };
+const SECTIONS = { new: "/new", graphs: "/graphs", sweeps: "/sweeps", topologies: "/topologies", calibrations: "/topologies", agents: "/agents" };
 
 function current() {
   const here = location.pathname;
   const section = SECTIONS[here.split("/")[1]] ?? "/";
-  for (const anchor of document.querySelectorAll(".top nav a")) {
+  for (const anchor of document.querySelectorAll(".top a:not(.brand)")) {
     if (anchor.getAttribute("href") === section) anchor.setAttribute("aria-current", "page");
     else anchor.removeAttribute("aria-current");
   }

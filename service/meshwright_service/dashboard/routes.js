@@ -2,6 +2,7 @@
 // document (service/meshwright_service/api/static_files.py), so each is a link that can be kept.
 export const ROUTES = [
   ["/", () => import("./views/plans.js")],
+  ["/new", () => import("./views/new_plan.js")],
   ["/jobs/{job}", () => import("./views/job.js")],
   ["/jobs/{job}/what-if", () => import("./views/what_if.js")],
   ["/plans/{plan}", () => import("./views/plan.js")],
@@ -12,9 +13,10 @@ export const ROUTES = [
   ["/plans/{plan}/timeline", () => import("./views/timeline.js")],
   ["/plans/{plan}/front", () => import("./views/front.js")],
   ["/plans/{plan}/what-if", () => import("./views/what_if.js")],
+  ["/plans/{plan}/launch", () => import("./views/launch.js")],
   ["/compare", () => import("./views/compare.js")],
   ["/graphs", () => import("./views/graphs.js")],
-  ["/graphs/{graph}/plan", () => import("./views/what_if.js")],
+  ["/graphs/{graph}/plan", () => import("./views/new_plan.js")],
   ["/graphs/{graph}/sweep", () => import("./views/new_sweep.js")],
   ["/sweeps", () => import("./views/sweeps.js")],
   ["/sweeps/{sweep}", () => import("./views/sweep.js")],

@@ -51,7 +51,13 @@ QUERIES = {
     "/v1/plans/{plan}/tensor-layouts": "?tensor=x",
 }
 # what tells nothing of anybody
-SAME_FOR_ALL = {"/openapi.json"}
+SAME_FOR_ALL = {
+    "/openapi.json",
+    "/v1/presets",
+    "/v1/presets/{preset}",
+    "/v1/examples",
+    "/v1/examples/{example}",
+}
 OPERATORS = {"/metrics"}  # no tenant's, and no admin's either
 
 
@@ -139,6 +145,8 @@ def world(serve: Serve) -> World:
         "job": measurement,
         "rank": "0",
         "target": "jax",
+        "preset": "h100-1x8",
+        "example": "llama3-8b",
         "key": http.get("/v1/keys", headers=one).json()["keys"][0]["id"],
     }
     return World(http, ids, one, other)

@@ -1,9 +1,8 @@
 // A plan, in the order in which one would ask: does it fit, how fast is it, what does it do, how sure is that.
 import { download, get } from "../api.js";
 import { may } from "../caller.js";
-import { fill, h, path } from "../element.js";
+import { fill, h, link, path } from "../element.js";
 import { does } from "../plan/does.js";
-import { exportsOf } from "../plan/exports.js";
 import { fast } from "../plan/fast.js";
 import { fits } from "../plan/fits.js";
 import { execution, mark, proof } from "../plan/proof.js";
@@ -90,8 +89,7 @@ function files(id, entry, signal) {
       h("button", { type: "button", onclick: () => print() }, "Print"),
     ),
     trouble,
-    exportsOf(entry, name, { signal }),
-    h("p", { class: "muted" }, "In a training job: ", h("code", { class: "name" }, `meshwright.parallelize(model, "${location.origin}/v1/plans/${id}")`)),
+    h("p", {}, link(path`/plans/${id}/launch`, "Launch"), " has the plan for PyTorch, JAX, MindSpore, Megatron-LM, torchtitan and others."),
   );
 
   async function fetched(address, file) {

@@ -11,6 +11,7 @@ const TABS = [
   ["timeline", "Timeline"],
   ["front", "Alternatives"],
   ["what-if", "What if"],
+  ["launch", "Launch"],
 ];
 
 /** current: the last part of the page's path; entry: of the plan, if the page has it; warnings: of its overview. */

@@ -102,3 +102,30 @@ def test_an_unknown_target_or_plan_is_refused(serve: Serve) -> None:
     assert http.get("/v1/plans/plan_0/exports/jax").status_code == 404
     answer = http.get("/v1/plans/plan_0/exports/onnx")
     assert (answer.status_code, "'dtensor', 'jax'" in answer.json()["detail"]) == (422, True)
+
+
+def test_the_launch_guide_leads_to_every_export(serve: Serve) -> None:
+    http = serve(workers=0)
+    planned, _, _, _ = stored(http)
+    guide = http.get(f"/v1/plans/{planned.id}/launch").json()
+    assert guide["plan"] == planned.id
+    ways = {way["export"]: way for way in guide["ways"] if "export" in way}
+    assert set(TARGETS) - {"megatron"} <= ways.keys()
+    for target in TARGETS[:-1]:
+        address = f"/v1/plans/{planned.id}/launch/{target}"
+        whole = http.get(f"/v1/plans/{planned.id}/exports/{target}")
+        file = http.get(address).json()
+        assert file["file"] == ways[target]["file"]
+        assert whole.status_code == (409 if file["losses"] else 200)
+        assert ("text" in file) == (whole.status_code == 200)
+        partly = http.get(f"{address}?partial=true").json()
+        export = http.get(f"/v1/plans/{planned.id}/exports/{target}?partial=true").json()
+        assert partly["losses"] == file["losses"]
+        assert partly["text"] == export.get("text", partly["text"])
+        if "text" not in export:
+            assert json.loads(partly["text"]) == export
+    tag = http.get(f"/v1/plans/{planned.id}/launch").headers["etag"]
+    assert (
+        http.get(f"/v1/plans/{planned.id}/launch", headers={"If-None-Match": tag}).status_code
+        == 304
+    )

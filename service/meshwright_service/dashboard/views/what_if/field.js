@@ -68,9 +68,15 @@ export class Field {
     if (this.isChanged()) this.write(body, this.said());
   }
 
-  fault(detail) {
+  /** Says what is wrong beside the control; null: nothing is. */
+  tell(detail) {
     fill(this.error, detail);
     this.control.toggleAttribute("aria-invalid", detail !== null);
+  }
+
+  /** The same, with the focus on the control. */
+  fault(detail) {
+    this.tell(detail);
     if (detail === null) return;
     const hidden = this.element.closest("details");
     if (hidden) hidden.open = true;
