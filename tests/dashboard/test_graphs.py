@@ -24,7 +24,7 @@ def test_a_stored_graph_is_planned_from_its_page(page: Page, site: Site) -> None
     check(page, "graphs")
     expect(page.locator('nav [aria-current="page"]')).to_have_text("Graphs")
     row.get_by_role("link", name="Plan it").click()
-    expect(page).to_have_url(f"{site.url}/graphs/{graph}/plan")
+    expect(page).to_have_url(f"{site.url}/new?graph={graph}")
     ask = page.get_by_role("button", name="Plan it")
     expect(ask).to_be_disabled()
     page.get_by_label("Topology").fill("h100-1x4")
@@ -54,5 +54,5 @@ def test_a_graph_file_is_uploaded_and_planned(page: Page, site: Site, tmp_path: 
     packed = tmp_path / "mine.json.gz"
     packed.write_bytes(gzip.compress(json.dumps({**GRAPH, "name": "uploaded"}).encode()))
     field.set_input_files(packed)
-    page.wait_for_url("**/graphs/graph_*/plan")
+    page.wait_for_url("**/new?graph=graph_*")
     expect(page.get_by_role("heading", level=1)).to_contain_text("uploaded")

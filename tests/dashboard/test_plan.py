@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 import httpx
 import pytest
 from playwright.sync_api import Page, expect
@@ -126,52 +124,6 @@ def test_the_plan_is_downloaded_as_it_is_stored(page: Page, site: Site) -> None:
     assert download.value.suggested_filename == "face-head.json"
     stored = httpx.get(f"{site.url}/v1/plans/{site.plans['face']}").content
     assert download.value.path().read_bytes() == stored
-
-
-LABELS = {
-    "dtensor": "PyTorch (DTensor)", "jax": "JAX", "mindspore": "MindSpore",
-    "megatron-core": "Megatron-LM", "torchtitan": "torchtitan", "accelerate": "Accelerate",
-    "deepspeed": "DeepSpeed", "mindformers": "MindFormers",
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("target", LABELS)
-def test_an_export_names_what_it_lacks_before_the_command(
-    page: Page, site: Site, target: str
-) -> None:
-    address = f"{site.url}/v1/plans/{site.plans['face']}/exports/{target}"
-    found = httpx.get(address, params={"partial": True}).json()
-    lost = found.get("lost") or [own["reason"] for own in found.get("refused", [])]
-    assert httpx.get(address).status_code == (409 if lost else 200)
-    visit(page, f"{site.url}/plans/{site.plans['face']}")
-    page.get_by_role("button", name=LABELS[target], exact=True).click()
-    saving = page.get_by_role("button", name=f"for {LABELS[target]}")
-    expect(saving).to_be_visible()
-    alert = page.get_by_role("alert")
-    expect(alert).to_have_count(1 if lost else 0)
-    for line in lost[:20]:
-        expect(alert).to_contain_text(line)
-    with page.expect_download() as download:
-        saving.click()
-    content = download.value.path().read_text(encoding="utf-8")
-    if "text" not in found:
-        assert json.loads(content) == found
-        return
-    assert content == found["text"]
-    command = page.locator("pre")
-    expect(command).to_have_text(found["text"].strip())
-    if lost:
-        tops = [own.bounding_box() for own in (alert, command)]
-        assert tops[0] is not None
-        assert tops[1] is not None
-        assert tops[0]["y"] < tops[1]["y"]
-
-
-def test_an_export_of_another_strategy_is_accessible(page: Page, site: Site) -> None:
-    visit(page, f"{site.url}/plans/{site.plans['mixtral']}")
-    page.get_by_role("button", name="torchtitan", exact=True).click()
-    expect(page.get_by_role("alert")).to_contain_text("These options are not this plan")
-    check(page, "plan-export")
 
 
 def test_it_prints_without_what_is_for_the_screen(page: Page, site: Site) -> None:

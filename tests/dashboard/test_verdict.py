@@ -35,7 +35,7 @@ def is_overfull(own: Locator) -> None:
     expect(own.locator(".good").filter(has_text="optimal")).to_have_count(0)
 
 
-PAGES = ["", "/graph", "/why", "/timeline", "/front", "/what-if"]
+PAGES = ["", "/graph", "/why", "/timeline", "/front", "/what-if", "/launch"]
 
 
 @pytest.mark.parametrize("path", PAGES)
