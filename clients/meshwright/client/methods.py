@@ -54,6 +54,7 @@ class Endpoints:
     communication = Endpoint(of_plans.communication)
     tensor_layouts = Endpoint(of_plans.tensor_layouts)
     memory = Endpoint(of_plans.memory)
+    schedule = Endpoint(of_plans.schedule)
     layout = Endpoint(of_plans.layout)
     explain = Endpoint(of_plans.explain)
     alternatives = Endpoint(of_plans.alternatives)

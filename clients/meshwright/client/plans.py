@@ -111,6 +111,11 @@ def memory(plan: str, *, points: int = 0) -> Exchange[dict[str, Any]]:
     return (yield from got(f"/v1/plans/{segment(plan)}/memory", points=points or None))
 
 
+def schedule(plan: str) -> Exchange[dict[str, Any]]:
+    """The passes of every pipeline rank of a stored plan over a step, and the bubble."""
+    return (yield from got(f"/v1/plans/{segment(plan)}/schedule"))
+
+
 def layout(
     plan: str, *, opened: Iterable[str] = (), search: str | None = None
 ) -> Exchange[dict[str, Any]]:

@@ -48,6 +48,7 @@ from meshwright_service.api.routes import (
     presets,
     redistributions,
     samples,
+    schedules,
     setups,
     simulations,
     strategies,
@@ -79,8 +80,8 @@ from meshwright_service.workers.worker import Worker
 
 RESOURCES = (
     create_plan, plans, plan_requests, overview, strategies, layout, memory, alternatives,
-    explanations, labels, comparisons, communication, observations, redistributions, simulations,
-    tensor_layouts, exports,
+    explanations, labels, comparisons, communication, observations, redistributions, schedules,
+    simulations, tensor_layouts, exports,
     graphs, examples, cost_graphs, topologies, presets, setups, calibrations, samples, measurements,
     agents, jobs, events, sweeps, keys, whoami, health, metrics,
 )  # fmt: skip

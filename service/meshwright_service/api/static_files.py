@@ -29,6 +29,7 @@ PAGES = (
     "/plans/{plan}/why",
     "/plans/{plan}/communication",
     "/plans/{plan}/tensor",
+    "/plans/{plan}/schedule",
     "/plans/{plan}/timeline",
     "/plans/{plan}/front",
     "/plans/{plan}/what-if",

@@ -10,6 +10,7 @@ export const ROUTES = [
   ["/plans/{plan}/why", () => import("./views/why.js")],
   ["/plans/{plan}/communication", () => import("./views/communication.js")],
   ["/plans/{plan}/tensor", () => import("./views/tensor.js")],
+  ["/plans/{plan}/schedule", () => import("./views/schedule.js")],
   ["/plans/{plan}/timeline", () => import("./views/timeline.js")],
   ["/plans/{plan}/front", () => import("./views/front.js")],
   ["/plans/{plan}/what-if", () => import("./views/what_if.js")],

@@ -106,14 +106,25 @@ def step_of_passes_ns(
     schedule: ScheduleTable, passes: Sequence[Passes], transfer_ns: FloatArray
 ) -> float:
     """The time of a step of stages with these passes. transfer_ns: see `Durations`."""
-    lasting = Durations(
+    once = np.array([each.step_ns for each in passes])
+    return passes[0].begin_ns + step_ns(schedule, durations_of(passes, transfer_ns), once)
+
+
+def durations_of(passes: Sequence[Passes], transfer_ns: FloatArray) -> Durations:
+    """The durations of the passes of all stages. transfer_ns: see `Durations`."""
+    return Durations(
         np.array([each.forward_ns for each in passes]),
         np.array([each.inputs_ns for each in passes]),
         np.array([each.weights_ns for each in passes]),
         transfer_ns,
     )
-    once = np.array([each.step_ns for each in passes])
-    return passes[0].begin_ns + step_ns(schedule, lasting, once)
+
+
+def transfers_of(receives: Sequence[Sequence[Received]]) -> FloatArray:
+    """The transfer times of `Durations`. receives: the tensors that each stage receives."""
+    there = [sum(tensor.forward_ns for tensor in tensors) for tensors in receives[1:]]
+    back = [sum(tensor.backward_ns for tensor in tensors) for tensors in receives[1:]]
+    return np.array([there, back], dtype=np.float64)
 
 
 def _cost(
@@ -124,9 +135,7 @@ def _cost(
     tied: Sequence[float],
     fullest: MemoryUse,
 ) -> Cost:
-    there = [sum(tensor.forward_ns for tensor in tensors) for tensors in receives[1:]]
-    back = [sum(tensor.backward_ns for tensor in tensors) for tensors in receives[1:]]
-    transfer_ns = np.array([there, back])
+    transfer_ns = transfers_of(receives)
     total_ns = step_of_passes_ns(schedule, passes, transfer_ns)
     ranks = [stages_on(schedule.rank_of, rank) for rank in range(schedule.ranks)]
     # only the first stage waits for parameters: other stages gather theirs while they wait for it

@@ -8,6 +8,7 @@ const TABS = [
   ["graph", "Graph"],
   ["why", "Why"],
   ["communication", "Communication"],
+  ["schedule", "Schedule"],
   ["timeline", "Timeline"],
   ["front", "Alternatives"],
   ["what-if", "What if"],
