@@ -5,7 +5,10 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from meshwright.schema import MemoryUse, Moment, Plan
-from meshwright_service.plan_views.simulation_view import RankCurve
+from meshwright_service.plan_views.memory_curve import RankCurve, uses_of
+
+# parts of a moment; the others are held all the time
+PASSING = ("activations", "recomputed", "working", "gathered", "buffers")
 
 
 class StageMemory(BaseModel):
@@ -25,13 +28,16 @@ class StageMemory(BaseModel):
 class RankMemory(BaseModel):
     """Memory of a device of a rank: total_bytes of all its stages, and the free margin_bytes.
 
-    at_most: total_bytes is an upper bound, because stages peak at different moments. host_bytes:
-    used from a device's share of its host.
+    parts: what is held at the peak, which adds up to total_bytes. at: the moment of the peak.
+    at_most: total_bytes and parts are upper bounds, because stages peak at different moments and
+    the plan has no moments of its ranks. host_bytes: used from a device's share of its host.
     """
 
     rank: int
     stages: tuple[int, ...]
+    parts: dict[str, int]
     total_bytes: int
+    at: str
     at_most: bool
     capacity_bytes: int
     margin_bytes: int
@@ -73,27 +79,36 @@ def memory_of(plan: Plan) -> PlanMemory:
 
 
 def _rank(plan: Plan, rank: int) -> RankMemory:
-    whole = plan.cost.memory_bytes
-    if plan.schedule is None:
-        stages: tuple[int, ...] = (0,)
-        uses = [whole]
-    else:
-        stages = tuple(n for n, stage in enumerate(plan.stages) if stage.pipeline_rank == rank)
-        uses = [plan.stages[n].memory_bytes or MemoryUse() for n in stages]
-    # the reserve is per device, not per stage
-    added = sum(use.total - use.reserved for use in uses) + uses[0].reserved
-    total = min(added, whole.total)  # whole: of the fullest rank
+    whole, uses = plan.cost.memory_bytes, uses_of(plan, rank)
+    stages = tuple(
+        number for number, stage in enumerate(plan.stages) if stage.pipeline_rank == rank
+    )
+    moments = [moment for number in stages for moment in plan.stages[number].moments]
+    parts = _sum_of(uses)
+    if moments:
+        peak = max(moments, key=lambda moment: moment.total)
+        parts |= {name: getattr(peak, name) for name in PASSING}
+    total = sum(parts.values())
     capacity = uses[0].capacity or whole.capacity
     return RankMemory(
         rank=rank,
         stages=stages,
+        parts=parts,
         total_bytes=total,
-        at_most=len(uses) > 1,
+        at=peak.at if moments else uses[0].moment,
+        at_most=len(uses) > 1 and not moments,
         capacity_bytes=capacity,
         margin_bytes=capacity - total,
         host_bytes=sum(use.host for use in uses),
         host_capacity_bytes=uses[0].host_capacity or whole.host_capacity,
     )
+
+
+def _sum_of(uses: list[MemoryUse]) -> dict[str, int]:
+    """The parts of stages together; the reserve is per device, not per stage."""
+    parts = [_parts(use) for use in uses]
+    total = {name: sum(own[name] for own in parts) for name in parts[0]}
+    return total | {"reserved": uses[0].reserved}
 
 
 def _parts(use: MemoryUse) -> dict[str, int]:

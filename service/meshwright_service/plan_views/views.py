@@ -47,7 +47,7 @@ def _compute_drawing(sent: Sent) -> Parts:
 
 
 OVERVIEW = PlanView("overview 9", _compute_overview)
-MEMORY = PlanView("memory 1", _compute_memory)
+MEMORY = PlanView("memory 2", _compute_memory)
 DRAWING = PlanView("drawing 1", _compute_drawing)
 
 

@@ -118,7 +118,7 @@ class _HalfBatchPass:
             section.gathers.append(Gather(first, reader, gather.bytes))
         for holding in self.one.holdings:
             numbers = self.number[:, holding.number].tolist()
-            if holding.held == "gathered":  # held once, from its first reader to its last
+            if holding.is_shared:  # from its first reader to its last
                 numbers = [min(numbers) if holding.bytes > 0 else max(numbers)]
             section.holdings += [holding._replace(number=number) for number in numbers]
         return section

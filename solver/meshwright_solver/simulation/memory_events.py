@@ -21,7 +21,7 @@ from meshwright_solver.evaluation.memory.holdings import holdings_of
 from meshwright_solver.evaluation.memory.peak import rows_of
 from meshwright_solver.evaluation.memory.stage_memory import stage_order
 from meshwright_solver.simulation.stage_parts import StageParts
-from meshwright_solver.simulation.tasks import Held, MemoryChange, Need, Section, SectionKind
+from meshwright_solver.simulation.tasks import MemoryChange, Need, Section, SectionKind
 
 
 def hold(
@@ -41,16 +41,13 @@ def hold(
     none = held.rows[:0], held.gathers[:0], held.unreduced[:0]
     gathers = Holdings(none[0], held.gathers, none[2], 0)
     passes = _passes(order, sections, done, split=split)
-    kinds: tuple[tuple[Holdings, Held], ...] = (
-        (gathers, "gathered"),
-        (replace(held, gathers=none[1]), "working"),
-    )
-    for holdings, kind in kinds:
+    others = replace(held, gathers=none[1])
+    for holdings in (gathers, others):
         rows, beside, buffers_bytes, _ = rows_of(order, [(holdings, names[None])])
         sections[SectionKind.F].buffers_bytes += buffers_bytes
         for one in passes:
-            one.write(rows, kind, at_borders=False)
-            one.write(beside, kind, at_borders=True)
+            one.write(rows, at_borders=False, is_shared=holdings is gathers)
+            one.write(beside, at_borders=True, is_shared=holdings is gathers)
 
 
 class _MicrobatchPass:
@@ -69,8 +66,8 @@ class _MicrobatchPass:
         self.first = tasks[np.minimum(self.ahead, len(tasks) - 1)]
         self.last = tasks[np.maximum(self.through - 1, 0)]
 
-    def write(self, rows: IntArray, kind: Held, *, at_borders: bool) -> None:
-        """Write the holdings of rows. kind: of rows that are not saved activations.
+    def write(self, rows: IntArray, *, at_borders: bool, is_shared: bool) -> None:
+        """Write the holdings of rows. is_shared: by both half batches.
 
         at_borders: holdings end at the border to another pass, since the schedule may run other
         passes between the two.
@@ -82,16 +79,16 @@ class _MicrobatchPass:
             ends = np.minimum(ends[inside], self.end - 1)
             rows = rows[inside]
         for start, end, (_, _, size, what) in zip(begins, ends, rows.tolist(), strict=True):
-            held: Held = "saved" if what == HoldingKind.SAVED else kind
+            kind = HoldingKind(what)
             begins_here, ends_here = (self.begin <= at < self.end for at in (start, end))
             if begins_here and ends_here and self._is_idle(start, end):
                 continue
             if begins_here:
                 number = int(self.first[start - self.begin])
-                self.section.holdings.append(MemoryChange(number, size, held))
+                self.section.holdings.append(MemoryChange(number, size, kind, is_shared))
             if ends_here:
                 number = int(self.last[end - self.begin])
-                self.section.holdings.append(MemoryChange(number, -size, held))
+                self.section.holdings.append(MemoryChange(number, -size, kind, is_shared))
 
     def _is_idle(self, start: int, end: int) -> bool:
         """Whether no task runs between two places."""

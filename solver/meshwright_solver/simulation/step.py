@@ -55,8 +55,12 @@ class SimulatedStep:
             for parameter in self.plan.stages[stage].parameters
         )
         resting += sum(stage_extra_bytes(self.plan.stages[stage]) for stage in stages)
-        buffers = sum(self.program.scripts[stage][SectionKind.F].buffers_bytes for stage in stages)
-        return resting + buffers
+        return resting + self.buffers_bytes(rank)
+
+    def buffers_bytes(self, rank: int) -> int:
+        """Transfer buffers of a rank's fullest device."""
+        stages = stages_on(self.program.schedule.rank_of, rank)
+        return sum(self.program.scripts[stage][SectionKind.F].buffers_bytes for stage in stages)
 
     @property
     def ns(self) -> float:

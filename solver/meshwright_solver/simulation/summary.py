@@ -48,7 +48,7 @@ def rank_step(step: SimulatedStep, rank: int) -> RankStep:
     waits = step.waits.by_kind[rank]
     curve = step.curve(rank)
     static = step.static_bytes(rank)
-    peak = int(np.argmax(curve.total))
+    peak = curve.peak
     return RankStep(
         rank=rank,
         stages=tuple(stages_on(program.schedule.rank_of, rank)),

@@ -6,6 +6,7 @@ until earlier ones that are still in use leave room for it.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +19,7 @@ from meshwright_solver.common.arrays import FloatArray, IntArray
 from meshwright_solver.common.identity_keys import IdentityKey, IdentityKeys
 from meshwright_solver.simulation.events import Lines
 from meshwright_solver.simulation.stage_tasks import Script
-from meshwright_solver.simulation.tasks import HostLink, Kind, Section, SectionKind
+from meshwright_solver.simulation.tasks import HostLink, Kind, Section, SectionKind, StreamTask
 
 # chosen: as FSDP, which gathers the next layer during the one before; one of Llama-3 70B is 1.7 GB
 PREFETCH_BYTES = 2 << 30
@@ -63,6 +64,12 @@ class TaskProgram:
 
     def section(self, place: PlacedSection) -> Section:
         return self.scripts[place.stage][place.part]
+
+    def task(self, rank: int, number: int) -> tuple[PlacedSection, StreamTask]:
+        """A task of a rank by its number, and the run of its section."""
+        after = bisect_right(self.made[rank], number, key=lambda place: place.first)
+        place = self.made[rank][after - 1]
+        return place, self.section(place).tasks[number - place.first]
 
     def _order(self, rank: int) -> Iterator[tuple[int, SectionKind, int]]:
         stages = stages_on(self.schedule.rank_of, rank)

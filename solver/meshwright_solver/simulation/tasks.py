@@ -10,7 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Literal, NamedTuple
+from typing import NamedTuple
+
+from meshwright_solver.evaluation.memory.holding_tables import HoldingKind
 
 
 class Kind(IntEnum):
@@ -86,15 +88,16 @@ class Gather:
     bytes: int
 
 
-Held = Literal["saved", "working", "gathered"]
-
-
 class MemoryChange(NamedTuple):
-    """Bytes allocated at the start of a task, or (negative) freed at its end."""
+    """Bytes allocated at the start of a task, or (negative) freed at its end.
+
+    is_shared: held once by both half batches, where a step has such.
+    """
 
     number: int
     bytes: int
-    held: Held
+    kind: HoldingKind
+    is_shared: bool = False
 
 
 @dataclass(slots=True)

@@ -9,8 +9,9 @@ from fastapi import APIRouter, Query, Request, Response
 from meshwright_service.api import etags
 from meshwright_service.api.state import Service
 from meshwright_service.auth.principals import Reader
+from meshwright_service.plan_views.memory_curve import MOST_POINTS, RankCurve
 from meshwright_service.plan_views.memory_view import PlanMemory
-from meshwright_service.plan_views.simulation_view import CURVES, MOST_POINTS, SIMULATED, RankCurve
+from meshwright_service.plan_views.simulation_view import CURVES, SIMULATED
 from meshwright_service.plan_views.views import MEMORY
 
 router = APIRouter(prefix="/v1/plans/{plan}", tags=["simulations"])
