@@ -12,6 +12,16 @@ from meshwright.schema.model import Document, Model, Ns, Number
 Waited = Literal["activation", "parameter", "gradient", "host", "pipeline"]
 
 
+class LinkUse(Model):
+    """The use of one link of a device in a simulated step."""
+
+    link: str = Field(
+        description="The level of the topology, or `pipeline` for transfers to other stages."
+    )
+    busy_ns: Ns = Field(description="The time of its communication, hidden or not.")
+    exposed_ns: Ns = Field(description="The part of it that compute waits for.")
+
+
 class RankStep(Model):
     """A simulated step of a device of one pipeline rank.
 
@@ -41,6 +51,9 @@ class RankStep(Model):
         description="The time of the first peak, in nanoseconds after the start of the step."
     )
     capacity_bytes: int = Field(description="The memory of the device, in bytes.")
+    links: tuple[LinkUse, ...] = Field(
+        default=(), description="The links of the device that are used, slowest first."
+    )
 
 
 class Exposure(Model):

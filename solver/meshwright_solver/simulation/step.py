@@ -20,7 +20,7 @@ from meshwright_solver.simulation.half_batches import in_halves
 from meshwright_solver.simulation.memory import Curve, curve_of
 from meshwright_solver.simulation.stage_parts import StageParts
 from meshwright_solver.simulation.stage_tasks import script_of
-from meshwright_solver.simulation.stalls import Stalls, waits_of
+from meshwright_solver.simulation.stalls import Stalls, Waits, intervals_of, waits_of
 from meshwright_solver.simulation.task_program import TaskProgram
 from meshwright_solver.simulation.tasks import SectionKind
 from meshwright_solver.strategies.parameter_owners import stage_extra_bytes
@@ -41,6 +41,11 @@ class SimulatedStep:
     @cached_property
     def waits(self) -> Stalls:
         return waits_of(self.program, self.run)
+
+    @cached_property
+    def idle(self) -> Waits:
+        """The waits as intervals."""
+        return intervals_of(self.program, self.run)
 
     def curve(self, rank: int) -> Curve:
         """Transient memory of a rank's fullest device over time."""

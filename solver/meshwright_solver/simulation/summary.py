@@ -8,12 +8,13 @@ import numpy as np
 
 from meshwright.schedules.schedule import stages_on
 from meshwright.schema import Calibration, Graph, Plan, Setup, Topology
-from meshwright.schema.simulation import Exposure, RankStep, Simulation, Waited
+from meshwright.schema.simulation import Exposure, LinkUse, RankStep, Simulation, Waited
 from meshwright_solver.simulation.step import SimulatedStep, step_of
 from meshwright_solver.simulation.tasks import Kind, StreamTask
 
 SHOWN = 20  # chosen: exposures that a person reads
 KINDS: dict[Waited, Kind] = {name: Kind[name.upper()] for name in get_args(Waited)}
+ON_LEVELS = (Kind.ACTIVATION, Kind.PARAMETER, Kind.GRADIENT)
 WAITED: dict[Kind, Waited] = {kind: name for name, kind in KINDS.items()}
 
 
@@ -64,6 +65,24 @@ def rank_step(step: SimulatedStep, rank: int) -> RankStep:
         peak_bytes=static + round(float(curve.total[peak])),
         peak_ns=float(curve.ns[peak]),
         capacity_bytes=step.plan.cost.memory_bytes.capacity,
+        links=_links(step, rank),
+    )
+
+
+def _links(step: SimulatedStep, rank: int) -> tuple[LinkUse, ...]:
+    """The use of a rank's links, slowest first; transfers to other stages come last."""
+    program, run, waited = step.program, step.run, step.waits.by_task
+    ns, here = run.ends - run.starts, program.rank == rank
+    of_levels = np.isin(program.kind, ON_LEVELS)
+    uses = [
+        (name, here & of_levels & (np.maximum(program.link, 0) == number))
+        for number, name in enumerate(step.levels[rank])
+    ]
+    uses.append(("pipeline", here & (program.kind == Kind.PIPELINE)))
+    return tuple(
+        LinkUse(link=name, busy_ns=float(ns[tasks].sum()), exposed_ns=float(waited[tasks].sum()))
+        for name, tasks in uses
+        if ns[tasks].any()
     )
 
 

@@ -89,6 +89,11 @@ class TaskProgram:
         return self._flat("kind")
 
     @cached_property
+    def link(self) -> IntArray:
+        """The link of every task; see `StreamTask`."""
+        return self._flat("link")
+
+    @cached_property
     def _ns(self) -> FloatArray:
         return self._flat("ns").astype(np.float64)
 
@@ -122,7 +127,7 @@ class TaskProgram:
         """The lane of every task: per rank compute, then every kind on every link; transfers
         come last."""
         per_rank = 1 + len(ON_LINKS) * self.links
-        kind, link = self.kind, self._flat("link")
+        kind, link = self.kind, self.link
         link = np.where(kind == Kind.HOST, self.levels + link, link)
         on_link = 1 + len(ON_LINKS) * np.maximum(link, 0) + kind - Kind.ACTIVATION
         lane = self.rank * per_rank + np.where(kind == Kind.COMPUTE, 0, on_link)

@@ -4,11 +4,16 @@ The trace uses three kinds of the Trace Event Format (Duffy and Sinclair, Google
 (`X`) with `ts` and `dur` in microseconds, metadata (`M`) that names processes and threads, and
 counters (`C`). A process is one device of a pipeline rank; all devices of a rank do the same. Its
 threads are the passes, the compute stream, every level of links and the transfers each way.
+
+Gaps of the compute stream are events of the category `idle`: `bubble`, or a wait for a traffic.
+Microbatches that are not shown task by task are events of the category `merged`: a pass on the
+compute stream, and on links the tasks between two gaps.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import groupby
 from typing import Any
 
@@ -16,8 +21,8 @@ import numpy as np
 
 from meshwright.schedules.schedule import stages_on
 from meshwright.schema import Calibration, Graph, Plan, Setup, Topology
-from meshwright_solver.common.arrays import IntArray
 from meshwright_solver.simulation.memory import Curve
+from meshwright_solver.simulation.merged_tasks import pieces_of
 from meshwright_solver.simulation.step import SimulatedStep, step_of
 from meshwright_solver.simulation.task_program import PlacedSection
 from meshwright_solver.simulation.tasks import HostLink, Kind, SectionKind, StreamTask
@@ -50,6 +55,8 @@ def trace_of(step: SimulatedStep, *, max_events: int = MAX_EVENTS) -> dict[str, 
     for rank in range(step.program.schedule.ranks):
         events += _names(step, rank)
         events += _rank_events(step, rank, shown)
+        events += _merged_events(step, rank, shown)
+        events += _idle_events(step, rank, shown)
         events += _samples(step, rank, step.curve(rank))
     return {
         "traceEvents": events,
@@ -114,17 +121,65 @@ def _transfer_thread(step: SimulatedStep, stage: int, back: bool) -> int:
 def _rank_events(step: SimulatedStep, rank: int, shown: frozenset[int]) -> Iterator[Event]:
     for place in step.program.made[rank]:
         tasks = step.program.section(place).tasks
-        works = place.first + np.flatnonzero([task.kind is Kind.COMPUTE for task in tasks])
-        if place.part.is_pass and len(works):
-            yield _pass(step, rank, place, works)
+        span = _span(step, place)
+        if place.part.is_pass and span is not None:
+            name = f"{place.part.name}{place.microbatch}"
+            yield _complete_event(rank, PASSES, name, "pass", *span, {"stage": place.stage})
         if not place.part.is_pass or place.microbatch in shown:
             yield from _task_events(step, rank, place, tasks)
 
 
-def _pass(step: SimulatedStep, rank: int, place: PlacedSection, works: IntArray) -> Event:
-    start, end = float(step.run.starts[works[0]]), float(step.run.ends[works[-1]])
-    name = f"{place.part.name}{place.microbatch}"
-    return _complete_event(rank, PASSES, name, "pass", start, end, {"stage": place.stage})
+def _span(step: SimulatedStep, place: PlacedSection) -> tuple[float, float] | None:
+    """Start of the first compute task of a section and end of the last; None without such."""
+    tasks = step.program.section(place).tasks
+    works = place.first + np.flatnonzero([task.kind is Kind.COMPUTE for task in tasks])
+    if not len(works):
+        return None
+    return float(step.run.starts[works[0]]), float(step.run.ends[works[-1]])
+
+
+def _merged_events(step: SimulatedStep, rank: int, shown: frozenset[int]) -> Iterator[Event]:
+    """Microbatches that are not shown task by task."""
+    for place, span in _merged_passes(step, rank, shown):
+        args = {"stage": place.stage, "microbatch": place.microbatch, "pass": place.part.name}
+        name = f"{place.part.name}{place.microbatch}"
+        yield _complete_event(rank, COMPUTE, name, "merged", *span, args)
+    for piece in pieces_of(step, rank, shown, partial(_thread, step)):
+        args = {
+            "traffic": piece.kind.name.lower(),
+            "busy_us": round(piece.busy_ns / NS_PER_US, 3),
+            "microbatches": f"{piece.first} to {piece.last}",
+        }
+        name = f"microbatches {piece.first} to {piece.last}"
+        yield _complete_event(rank, piece.thread, name, "merged", piece.start, piece.end, args)
+
+
+def _merged_passes(
+    step: SimulatedStep, rank: int, shown: frozenset[int]
+) -> Iterator[tuple[PlacedSection, tuple[float, float]]]:
+    for place in step.program.made[rank]:
+        if place.part.is_pass and place.microbatch not in shown:
+            span = _span(step, place)
+            if span is not None:
+                yield place, span
+
+
+def _idle_events(step: SimulatedStep, rank: int, shown: frozenset[int]) -> Iterator[Event]:
+    """Gaps of the compute stream, without those inside merged passes."""
+    spans = np.array([span for _, span in _merged_passes(step, rank, shown)]).reshape(-1, 2)
+    idle = step.idle
+    here = idle.rank == rank
+    starts, ends, kinds = idle.starts[here], idle.ends[here], idle.kind[here]
+    if len(spans):
+        before = np.searchsorted(spans[:, 0], starts, side="right") - 1
+        outside = (before < 0) | (ends > spans[before, 1])
+        starts, ends, kinds = starts[outside], ends[outside], kinds[outside]
+    for start, end, number in zip(starts.tolist(), ends.tolist(), kinds.tolist(), strict=True):
+        kind = Kind(number)
+        traffic = "bubble" if kind is Kind.COMPUTE else kind.name.lower()
+        name = "bubble" if kind is Kind.COMPUTE else f"wait for {traffic}"
+        if round(end) > round(start):
+            yield _complete_event(rank, COMPUTE, name, "idle", start, end, {"traffic": traffic})
 
 
 def _task_events(
@@ -138,19 +193,24 @@ def _task_events(
         of = list(group)
         task, first, last = tasks[of[0]], place.first + of[0], place.first + of[-1]
         args: dict[str, Any] = {"stage": place.stage, "microbatch": place.microbatch}
+        args |= {"pass": place.part.name, "what": task.what}
         if task.kind is not Kind.COMPUTE:
             args |= {"bytes": task.payload_bytes * len(of), "traffic": task.kind.name.lower()}
             args |= {"axes": " ".join(task.axes)} if task.axes else {}
             args["waited_us"] = round(float(waited[first : last + 1].sum()) / NS_PER_US, 3)
-        thread = COMPUTE
-        if task.kind is Kind.PIPELINE:
-            thread = _transfer_thread(step, place.stage, place.part is not SectionKind.F)
-        elif task.kind is not Kind.COMPUTE:
-            below = step.program.levels if task.kind is Kind.HOST else 0
-            thread = LINKS + below + max(task.link, 0)
         name = task.name if task.what == "forward" else f"{task.name} {task.what}"
         start, end = float(run.starts[first]), float(run.ends[last])
+        thread = _thread(step, place, task)
         yield _complete_event(rank, thread, name, task.kind.name.lower(), start, end, args)
+
+
+def _thread(step: SimulatedStep, place: PlacedSection, task: StreamTask) -> int:
+    if task.kind is Kind.COMPUTE:
+        return COMPUTE
+    if task.kind is Kind.PIPELINE:
+        return _transfer_thread(step, place.stage, place.part is not SectionKind.F)
+    below = step.program.levels if task.kind is Kind.HOST else 0
+    return LINKS + below + max(task.link, 0)
 
 
 class _Runs:
