@@ -76,7 +76,12 @@ def drawn_together() -> dict[str, list[str]]:
         for name, block in re.findall(r"export const (\w+) = \{(.*?)^\};", kinds, re.S | re.M)
     }
     lanes = (FILES / "timeline" / "lanes.js").read_text()
-    found["timeline"] = found["TIMES"] + re.findall(r'colour: "--([\w-]+)"', lanes)
+    found["timeline"] = (
+        found["TIMES"] + found["PASSES"] + re.findall(r'colour: "--([\w-]+)"', lanes)
+    )
+    passes = (FILES / "timeline" / "passes.js").read_text()
+    found["schedule"] = found["PASSES"] + ["bubble", "wait-parameter"]
+    found["schedule"] += re.findall(r'colour: "--([\w-]+)"', passes)
     front = (FILES / "views" / "front.js").read_text()
     found["front"] = re.findall(r'colour: "--([\w-]+)"', front)
     found["axes"] = [*(f"axis-{at}" for at in range(8)), "replicated"]
@@ -89,7 +94,15 @@ def drawn_together() -> dict[str, list[str]]:
 @pytest.mark.parametrize("eye", EYES)
 def test_what_is_drawn_together_is_told_apart(theme: str, eye: str) -> None:
     groups = drawn_together()
-    assert {"TIMES", "PARTS", "COLLECTIVES", "timeline", "front"} <= groups.keys()
+    assert {
+        "TIMES",
+        "PASSES",
+        "PARTS",
+        "COLLECTIVES",
+        "timeline",
+        "schedule",
+        "front",
+    } <= groups.keys()
     for group, names in groups.items():
         lab = {own: seen(colour(own, theme), eye) for own in names}
         for one, other in combinations(names, 2):
@@ -109,6 +122,16 @@ def test_hues_are_seen_and_words_are_read_on_both_papers(theme: str) -> None:
             assert contrast(colour(name, theme), behind) >= 3, (name, paper)  # WCAG 2.2, 1.4.11
     for name in ("good", "warn", "bad"):
         assert contrast(colour(name, theme), colour(f"{name}-paper", theme)) >= TEXT, name
+
+
+def test_forward_and_backward_passes_have_hues_of_their_own() -> None:
+    kinds = (FILES / "kinds.js").read_text()
+    found = dict(re.findall(r'^  ([FBIW]): \{ name: "[^"]+", colour: "--(\w+)"', kinds, re.M))
+    assert found == {"F": "compute", "B": "backward", "I": "backward", "W": "weights"}
+    for theme in THEMES:
+        for name in {*found.values(), "bubble"}:
+            least = 1.5 if name == "bubble" else SEEN  # a hatch, beside the passes
+            assert contrast(colour(name, theme), colour("paper", theme)) >= least, (name, theme)
 
 
 def test_every_colour_that_is_used_is_of_the_palette() -> None:

@@ -11,6 +11,15 @@ export const TIMES = {
   bubble: { name: "bubble", colour: "--bubble" },
 };
 
+/** Of passes, by their letters; again: forward ops that a backward pass recomputes. */
+export const PASSES = {
+  F: { name: "forward passes", colour: "--compute" },
+  B: { name: "backward passes", colour: "--backward" },
+  I: { name: "backward passes for inputs", colour: "--backward" },
+  W: { name: "backward passes for weights", colour: "--weights" },
+  again: { name: "recomputed forward ops", colour: "--compute", alpha: 0.6 },
+};
+
 /** Of a device's memory. */
 export const PARTS = {
   parameters: { name: "parameters", colour: "--parameters" },
@@ -18,11 +27,11 @@ export const PARTS = {
   optimizer: { name: "optimizer state", colour: "--states" },
   activations: { name: "saved activations", colour: "--activations" },
   cache: { name: "keys and values", colour: "--cache" },
-  recomputed: { name: "made again", colour: "--made-again" },
-  working: { name: "working", colour: "--temporary" },
-  gathered: { name: "gathered", colour: "--gathered" },
+  recomputed: { name: "recomputed activations", colour: "--made-again" },
+  working: { name: "working memory", colour: "--temporary" },
+  gathered: { name: "gathered parameters, unreduced gradients", colour: "--gathered" },
   buffers: { name: "buffers of transfers", colour: "--buffers" },
-  reserved: { name: "kept free for the framework", colour: "--reserved" },
+  reserved: { name: "reserve for the framework", colour: "--reserved" },
 };
 
 /** Of what moves. */

@@ -42,6 +42,7 @@ class RankCurve(BaseModel):
     """
 
     rank: int = Field(description="The pipeline rank.")
+    step_ns: float = Field(description="The end of the step, in nanoseconds.")
     capacity_bytes: int = Field(description="The memory of the device, in bytes.")
     reserved_bytes: int = Field(description="The memory that is left free, in bytes.")
     static_bytes: int = Field(description="The memory allocated all the time, in bytes.")
@@ -95,6 +96,7 @@ def curve_of(step: SimulatedStep, rank: int) -> RankCurve:
         )
     return RankCurve(
         rank=rank,
+        step_ns=step.ns,
         capacity_bytes=uses[0].capacity or step.plan.cost.memory_bytes.capacity,
         reserved_bytes=reserved,
         static_bytes=sum(static.values()),

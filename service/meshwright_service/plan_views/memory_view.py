@@ -46,12 +46,16 @@ class RankMemory(BaseModel):
 
 
 class PlanMemory(BaseModel):
-    """Memory of a plan by stage and rank. over_time: present if points were requested."""
+    """Memory of a plan by stage and rank.
+
+    over_time: present if points were requested. is_simulated: the simulation of the step is stored.
+    """
 
     plan: str
     stages: tuple[StageMemory, ...]
     ranks: tuple[RankMemory, ...]
     over_time: tuple[RankCurve, ...] = ()
+    is_simulated: bool = False
 
 
 def memory_of(plan: Plan) -> PlanMemory:

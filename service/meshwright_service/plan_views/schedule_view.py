@@ -12,7 +12,7 @@ from meshwright_solver.pipeline.plan_schedule import PlanSchedule
 class RankPasses(BaseModel):
     """A step of a device of one pipeline rank.
 
-    The times `begin_ns`, `end_ns`, `bubble_ns` and those of all passes add up to the step.
+    The times `begin_ns`, `passes_ns`, `end_ns` and `bubble_ns` add up to the step.
     """
 
     rank: int = Field(description="The pipeline rank.")
@@ -20,6 +20,7 @@ class RankPasses(BaseModel):
     begin_ns: float = Field(
         description="The wait for parameters before the first pass, from the begin of the step."
     )
+    passes_ns: float = Field(description="The time of all passes.")
     end_ns: float = Field(
         description="The reduction of gradients and the optimizer update after the last pass."
     )
@@ -33,6 +34,9 @@ class RankPasses(BaseModel):
     microbatch: tuple[int, ...] = Field(description="By pass, its microbatch.")
     starts_ns: tuple[float, ...] = Field(description="By pass, its start.")
     ends_ns: tuple[float, ...] = Field(description="By pass, its end.")
+    bubbles_ns: tuple[tuple[float, float], ...] = Field(
+        description="Start and end of every wait for other ranks; they add up to `bubble_ns`."
+    )
 
 
 class PlanPasses(BaseModel):
@@ -79,6 +83,7 @@ def _rank(made: PlanSchedule, rank: int) -> RankPasses:
         rank=rank,
         stages=tuple(stages_on(made.table.rank_of, rank)),
         begin_ns=made.waits_ns(rank),
+        passes_ns=made.timeline.busy_ns(rank),
         end_ns=made.end_ns[rank],
         bubble_ns=bubble_ns,
         bubble_share=bubble_ns / made.ns,
@@ -87,4 +92,5 @@ def _rank(made: PlanSchedule, rank: int) -> RankPasses:
         microbatch=tuple(microbatch),
         starts_ns=tuple(starts.round(3).tolist()),
         ends_ns=tuple(ends.round(3).tolist()),
+        bubbles_ns=tuple((start, end) for start, end in made.bubbles(rank).round(3).tolist()),
     )

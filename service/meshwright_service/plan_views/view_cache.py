@@ -58,6 +58,11 @@ class PlanViews:
         computed = self._compute_once((tenant, plan, view))
         return {number: unpack(computed[number]) for number in numbers}
 
+    def is_stored(self, tenant: Tenant, plan: str, view: PlanView) -> bool:
+        """Whether a view of a plan is stored."""
+        with self._database.reading() as connection:
+            return bool(derived_documents.read(connection, tenant, plan, view.name, [0]))
+
     def stop(self) -> None:
         """Kill the running processes."""
         self._processes.stop()

@@ -14,12 +14,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+
 from meshwright.schedules.kinds import schedule
 from meshwright.schedules.schedule import ScheduleTable, stages_on
 from meshwright.schema import Plan, PlanError
 from meshwright_solver.common.arrays import FloatArray, IntArray
 from meshwright_solver.pipeline.pipeline_cost import durations_of, transfers_of
 from meshwright_solver.pipeline.schedule_run import ScheduleTimeline, run
+
+ROUNDING_NS = 1e-3  # chosen: less than any wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,14 @@ class PlanSchedule:
         """The time of the step in which a rank waits for other ranks."""
         busy = self.waits_ns(rank) + self.timeline.busy_ns(rank) + self.end_ns[rank]
         return max(0.0, self.ns - busy)
+
+    def bubbles(self, rank: int) -> FloatArray:
+        """(intervals, 2) Start and end of every wait of a rank for other ranks."""
+        _, starts, ends = self.passes(rank)
+        begins = np.concatenate([[self.waits_ns(rank)], ends[:-1], [ends[-1] + self.end_ns[rank]]])
+        gaps = np.stack([begins, np.append(starts, self.ns)], axis=1)
+        waits: FloatArray = gaps[gaps[:, 1] - gaps[:, 0] > ROUNDING_NS]
+        return waits
 
     def _ends_ns(self) -> Iterator[float]:
         for rank, end_ns in enumerate(self.end_ns):

@@ -21,7 +21,7 @@ MAX_PIECES = 40_000  # chosen: of all streams of a step; a browser draws them at
 ThreadOf = Callable[[PlacedSection, StreamTask], int]
 
 
-class Piece(NamedTuple):
+class MergedTasks(NamedTuple):
     """Merged tasks of a stream. kind: of the most busy time. first, last: microbatches."""
 
     thread: int
@@ -35,7 +35,7 @@ class Piece(NamedTuple):
 
 def pieces_of(
     step: SimulatedStep, rank: int, shown: Collection[int], thread_of: ThreadOf
-) -> Iterator[Piece]:
+) -> Iterator[MergedTasks]:
     """The pieces of a rank's links. shown: microbatches whose tasks are not merged."""
     places = step.program.made[rank]
     hidden = [place.part.is_pass and place.microbatch not in shown for place in places]
@@ -66,7 +66,7 @@ def pieces_of(
     last = bounds[np.searchsorted(bounds, first, side="right")]
     for a, b in zip(first.tolist(), last.tolist(), strict=True):
         busy = np.bincount(kind[a:b], ends[a:b] - starts[a:b])
-        yield Piece(
+        yield MergedTasks(
             thread=int(thread[a]),
             kind=Kind(int(np.argmax(busy))),
             start=float(starts[a]),

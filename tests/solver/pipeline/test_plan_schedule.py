@@ -66,6 +66,12 @@ def test_passes_run_in_order_and_add_up_to_the_step(plan: Plan) -> None:
         ends |= dict(zip(keys, rank_ends.tolist(), strict=True))
         parts = made.waits_ns(rank) + (rank_ends - rank_starts).sum() + made.end_ns[rank]
         assert parts + made.bubble_ns(rank) == pytest.approx(made.ns)
+        bubbles = made.bubbles(rank)
+        assert (bubbles[:, 1] - bubbles[:, 0]).sum() == pytest.approx(
+            made.bubble_ns(rank), abs=1e-3 * len(rank_ends)
+        )
+        for start, end in bubbles.tolist():  # no pass runs in a bubble
+            assert ((rank_ends <= start + 1e-6) | (rank_starts >= end - 1e-6)).all()
         assert rank_ends[-1] + made.end_ns[rank] <= made.ns + 1e-6
     for (stage, what, number), start in starts.items():
         needs = [(stage, Pass.F, number)] if what != Pass.F else []

@@ -45,4 +45,6 @@ def get_memory(
         curves = [RankCurve.model_validate_json(parts[number]) for number in numbers]
         shown = tuple(curve.shown(points) for curve in curves)
         memory = memory.model_copy(update={"over_time": shown})
+    is_simulated = bool(points) or service.views.is_stored(by.tenant, plan, SIMULATED)
+    memory = memory.model_copy(update={"is_simulated": is_simulated})
     return etags.recent_text(request, memory.model_dump_json())

@@ -2,17 +2,22 @@
 import { h, s } from "../element.js";
 import { mark } from "./mark.js";
 
-/** items: {name, colour: "--compute", value: text or nothing, mark: of its dots, or nothing}. */
+const ANGLE = "135deg";
+
+/** items: {name, colour: "--compute", value: text or nothing, mark: of its dots, or nothing, hatched, alpha}. */
 export function legend(items) {
   return h(
     "ul", { class: "legend" },
-    items.map(({ name, colour, value, mark: shape }) =>
-      h("li", {}, swatch(colour, shape), h("span", {}, name), value ? h("span", { class: "muted" }, value) : null),
+    items.map(({ name, colour, value, mark: shape, hatched, alpha }) =>
+      h("li", {}, swatch(colour, shape, hatched, alpha), h("span", {}, name), value ? h("span", { class: "muted" }, value) : null),
     ),
   );
 }
 
-function swatch(colour, shape) {
-  if (shape === null || shape === undefined) return h("span", { class: "swatch", style: { background: `var(${colour})` } });
+function swatch(colour, shape, hatched, alpha = 1) {
+  if (shape === null || shape === undefined) {
+    const background = hatched ? `repeating-linear-gradient(${ANGLE}, var(${colour}) 0 2px, transparent 2px 4px)` : `var(${colour})`;
+    return h("span", { class: "swatch", style: { background, opacity: String(alpha) } });
+  }
   return s("svg", { class: "swatch", viewBox: "0 0 10 10", "aria-hidden": "true" }, mark(shape, 5, 5, colour));
 }

@@ -1,18 +1,20 @@
-// The lanes, drawn: only what is in sight, and of slices thinner than a pixel one a pixel.
+// The lanes of a step on a canvas as large as its window: only what is in sight is drawn; times and names stay in sight.
 import { ticks } from "../chart/curve.js";
 import { time } from "../units.js";
 import { firstAfter } from "./lanes.js";
+import { drawSlices, Paint } from "./slices.js";
 
 const LANE = 20;
 const HEAD = 22; // of a rank's name
 const AXIS = 26;
 const NAMES = 190;
-const LETTER = 6.2; // pixels; chosen: of a letter in a slice
+const SHARE = 0.3; // of a narrow window for names; chosen
+const WINDOW = 0.75; // of the window's height; chosen: the rest of the page stays in reach
 
 export class Canvas {
-  /** lanes, end_us: of lanesOf. onSelect: (slice, lane) => …, or nothing. */
-  constructor(element, { lanes, end_us: end }, onSelect) {
-    Object.assign(this, { element, lanes, end, onSelect, from: 0, to: end, selected: null, wanted: false });
+  /** lanes, end_us: of lanesOf; scroller: the element that scrolls over the lanes, with the canvas in it. */
+  constructor(element, scroller, { lanes, end_us: end }, { onSelect, onDraw }) {
+    Object.assign(this, { element, scroller, lanes, end, onSelect, onDraw, from: 0, to: end, selected: null, wanted: false });
     let y = AXIS;
     for (const lane of lanes) {
       if (lane.first) y += HEAD;
@@ -20,7 +22,7 @@ export class Canvas {
       y += LANE;
     }
     this.height = y + 8;
-    this.colours = new Map();
+    this.paint = new Paint(element);
   }
 
   /** Redraws before the next frame. */
@@ -29,21 +31,15 @@ export class Canvas {
     this.wanted = true;
     requestAnimationFrame(() => {
       this.wanted = false;
-      this.paint();
+      if (!this.element.clientWidth) return; // not on the page yet
+      this.redraw();
+      this.onDraw();
     });
   }
 
-  colour(name) {
-    if (!this.colours.has(name)) {
-      this.element.style.color = `var(${name})`; // a canvas takes no variable, nor one colour for each theme
-      this.colours.set(name, getComputedStyle(this.element).color);
-    }
-    return this.colours.get(name);
-  }
-
-  /** Colours are asked for anew: the theme changed. */
+  /** Colours are read anew: the theme changed. */
   repaint() {
-    this.colours.clear();
+    this.paint.clear();
     this.draw();
   }
 
@@ -51,16 +47,29 @@ export class Canvas {
     return this.to - this.from;
   }
 
+  get names() {
+    return Math.min(NAMES, this.element.clientWidth * SHARE);
+  }
+
   get wide() {
-    return this.element.clientWidth - NAMES;
+    return this.element.clientWidth - this.names;
+  }
+
+  /** Pixels of the lanes that are in sight. */
+  get sight() {
+    return Math.min(this.height, Math.max(AXIS + HEAD + 4 * LANE, Math.round(innerHeight * WINDOW)));
+  }
+
+  get view() {
+    return { from: this.from, to: this.to, left: this.names, wide: this.wide };
   }
 
   x(ts) {
-    return NAMES + ((ts - this.from) / this.span) * this.wide;
+    return this.names + ((ts - this.from) / this.span) * this.wide;
   }
 
   ts(x) {
-    return this.from + ((x - NAMES) / this.wide) * this.span;
+    return this.from + ((x - this.names) / this.wide) * this.span;
   }
 
   zoom(factor, at = this.from + this.span / 2) {
@@ -81,8 +90,9 @@ export class Canvas {
 
   /** The slice under a place on the canvas, with its lane. */
   under(x, y) {
-    const lane = this.lanes.find((own) => own.y <= y && y < own.y + LANE);
-    if (!lane || x < NAMES) return null;
+    const down = y + this.scroller.scrollTop;
+    const lane = this.lanes.find((own) => own.y <= down && down < own.y + LANE);
+    if (!lane || x < this.names || y < AXIS) return null;
     const slack = this.span / this.wide;
     const at = firstAfter(lane.slices, this.ts(x) - slack);
     const slice = lane.slices[at];
@@ -92,11 +102,19 @@ export class Canvas {
   select(found) {
     this.selected = found;
     if (found) {
-      const { slice } = found;
+      const { slice, lane } = found;
       if (slice.ts < this.from || slice.end > this.to) this.move(slice.ts - this.span / 2 + slice.dur / 2, Math.max(this.span, slice.dur * 1.2));
+      const top = this.scroller.scrollTop;
+      if (lane.y - HEAD < top + AXIS || lane.y + LANE > top + this.sight) this.scroller.scrollTop = lane.y - this.sight / 2;
     }
     this.onSelect(found);
     this.draw();
+  }
+
+  /** To a slice with some time around it, selected. */
+  show(found) {
+    this.move(found.slice.ts - found.slice.dur, found.slice.dur * 3);
+    this.select(found);
   }
 
   /** The neighbour of what is selected: in time, or in the next lane at the same time. */
@@ -113,82 +131,91 @@ export class Canvas {
     this.select({ lane, slice });
   }
 
-  paint() {
-    const { element } = this;
-    const scale = devicePixelRatio || 1;
-    const width = element.clientWidth;
-    element.style.height = `${this.height}px`;
-    if (element.width !== Math.round(width * scale) || element.height !== Math.round(this.height * scale)) {
-      element.width = Math.round(width * scale);
-      element.height = Math.round(this.height * scale);
-    }
-    const out = element.getContext("2d");
-    out.setTransform(scale, 0, 0, scale, 0, 0);
-    out.fillStyle = this.colour("--paper");
-    out.fillRect(0, 0, width, this.height);
+  redraw() {
+    const { sight } = this;
+    const width = this.element.clientWidth;
+    this.element.nextElementSibling.style.height = `${this.height - sight}px`;
+    this.scroller.style.maxHeight = `${sight}px`;
+    const out = sized(this.element, sight);
+    out.fillStyle = this.paint.colour("--paper");
+    out.fillRect(0, 0, width, sight);
     out.font = "11px system-ui, sans-serif";
     out.textBaseline = "middle";
-    this.paintGrid(out, width);
-    for (const lane of this.lanes) this.paintLane(out, lane, width);
-  }
-
-  paintGrid(out, width) {
-    for (const at of ticks([this.from, this.to], 8)) {
-      const x = this.x(at);
-      out.fillStyle = this.colour("--line");
-      out.fillRect(x, AXIS - 6, 1, this.height - AXIS);
-      out.fillStyle = this.colour("--ink-2");
-      out.textAlign = "center";
-      if (x > NAMES + 20 && x < width - 30) out.fillText(time(at * 1e3), x, 10);
+    const marks = ticks([this.from, this.to], Math.max(3, Math.floor(this.wide / 110)));
+    out.fillStyle = this.paint.colour("--line");
+    for (const at of marks) out.fillRect(this.x(at), AXIS - 6, 1, sight - AXIS);
+    const top = this.scroller.scrollTop;
+    for (const lane of this.lanes) {
+      if (lane.y + LANE >= top + AXIS && lane.y - HEAD <= top + sight) this.drawLane(out, lane, lane.y - top, width);
     }
+    this.drawHead(out, marks, top, width);
   }
 
-  paintLane(out, lane, width) {
+  /** Times, and the name of the rank whose lanes are at the top. */
+  drawHead(out, marks, top, width) {
+    out.fillStyle = this.paint.colour("--paper");
+    out.fillRect(0, 0, width, AXIS - 6);
+    const lane = this.lanes.find((own) => own.y >= top + AXIS);
+    if (lane?.rank && !lane.first) {
+      out.fillRect(0, 0, width, AXIS + HEAD - 4);
+      this.drawRank(out, lane, AXIS + HEAD, width);
+    }
+    out.textAlign = "center";
+    out.fillStyle = this.paint.colour("--ink-2");
+    const texts = labels(marks);
+    marks.forEach((at, number) => {
+      const x = this.x(at);
+      if (x > this.names + 20 && x < width - 30) out.fillText(texts[number], x, 10);
+    });
     out.textAlign = "left";
-    out.fillStyle = this.colour("--ink");
-    if (lane.first) out.fillText(lane.rank, 8, lane.y - HEAD / 2 + 1, width);
-    out.fillStyle = this.colour("--ink-2");
-    out.fillText(lane.name, 16, lane.y + LANE / 2, NAMES - 24);
+    if (texts.base) out.fillText(texts.base, 8, 10, this.names - 12);
+  }
+
+  drawRank(out, lane, y, width) {
+    out.textAlign = "left";
+    out.fillStyle = this.paint.colour("--ink");
+    out.fillText(lane.rank, 8, y - HEAD / 2 + 1, width);
+  }
+
+  drawLane(out, lane, y, width) {
+    if (lane.first) this.drawRank(out, lane, y, width);
+    out.textAlign = "left";
+    out.fillStyle = this.paint.colour("--ink-2");
+    out.fillText(lane.name, 16, y + LANE / 2, this.names - 24);
     out.save();
     out.beginPath();
-    out.rect(NAMES, lane.y, width - NAMES, LANE);
+    out.rect(this.names, y, width - this.names, LANE);
     out.clip();
-    let drawn = -1; // the last pixel that is taken
-    const { slices } = lane;
-    const pixel = this.span / this.wide;
-    for (let at = firstAfter(slices, this.from); at < slices.length && slices[at].ts < this.to; at += 1) {
-      const slice = slices[at];
-      const x = Math.max(NAMES, this.x(slice.ts));
-      const right = this.x(slice.end);
-      if (right < drawn + 1 && slice !== this.selected?.slice) {
-        at = Math.max(at, firstAfter(slices, slice.end + pixel / 2) - 1); // all that ends within this pixel
-        continue;
-      }
-      const left = x - drawn < 1 ? Math.max(NAMES, drawn) : x; // less than a pixel is no gap to be seen
-      const wide = Math.max(1, right - left - (right - left > 4 ? 1 : 0));
-      out.fillStyle = this.colour(slice.colour);
-      out.fillRect(left, lane.y + 1, wide, LANE - 2);
-      drawn = Math.max(drawn, left + wide);
-      if (wide > 24) this.label(out, slice.name, x, lane.y, wide);
-    }
-    if (this.selected?.lane === lane) {
-      const { slice } = this.selected;
-      out.strokeStyle = this.colour("--focus");
+    const selected = this.selected?.lane === lane ? this.selected.slice : null;
+    drawSlices(out, this.paint, lane.slices, { view: this.view, y: y + 1, height: LANE - 2, selected, labels: true });
+    if (selected) {
+      out.strokeStyle = this.paint.colour("--focus");
       out.lineWidth = 2;
-      out.strokeRect(this.x(slice.ts), lane.y + 1, Math.max(2, this.x(slice.end) - this.x(slice.ts)), LANE - 2);
+      out.strokeRect(this.x(selected.ts), y + 1, Math.max(2, this.x(selected.end) - this.x(selected.ts)), LANE - 2);
     }
     out.restore();
   }
-
-  label(out, name, x, y, wide) {
-    const room = Math.floor((wide - 6) / LETTER);
-    const text = name.length <= room ? name : room > 3 ? `…${name.slice(1 - room)}` : "";
-    if (!text) return;
-    out.lineWidth = 3;
-    out.strokeStyle = this.colour("--paper");
-    out.fillStyle = this.colour("--ink");
-    out.strokeText(text, x + 3, y + LANE / 2 + 1);
-    out.fillText(text, x + 3, y + LANE / 2 + 1);
-  }
 }
 
+/** The drawing context of a canvas that is as wide as its place, and so high, on any screen. */
+export function sized(element, height) {
+  const scale = devicePixelRatio || 1;
+  const width = element.clientWidth;
+  element.style.height = `${height}px`;
+  if (element.width !== Math.round(width * scale) || element.height !== Math.round(height * scale)) {
+    element.width = Math.round(width * scale);
+    element.height = Math.round(height * scale);
+  }
+  const out = element.getContext("2d");
+  out.setTransform(scale, 0, 0, scale, 0, 0);
+  return out;
+}
+
+/** Times in words; those that read alike as differences from the first, which is `base`. */
+function labels(marks) {
+  const texts = marks.map((at) => time(at * 1e3));
+  if (new Set(texts).size === texts.length) return texts;
+  const apart = marks.map((at) => `+${time((at - marks[0]) * 1e3)}`);
+  apart.base = `${(marks[0] / 1e3).toLocaleString("en", { maximumFractionDigits: 4 })} ms +`;
+  return apart;
+}

@@ -1,17 +1,11 @@
 // A Chrome trace as lanes: one for every stream of every rank that does anything, in the trace's order.
-import { TIMES } from "../kinds.js";
+import { PASSES, TIMES } from "../kinds.js";
 
-// letters of passes; where backward passes are split, I is of inputs and W of weights
-const PASSES = {
-  F: { name: "compute, forward passes", colour: "--compute" },
-  B: { name: "backward passes", colour: "--backward" },
-  I: { name: "backward passes to inputs", colour: "--backward" },
-  W: { name: "backward passes to weights", colour: "--weights" },
-};
 const OTHER = "--optimizer";
+const FAINT = 0.45; // chosen: seen on both papers, and told from what is shown task by task
 const SAID = { pipeline: "transfers between stages", host: "to and from the host" };
 
-/** {lanes, end_us, kinds}; of a lane {name, rank, first, slices: [{ts, dur, name, colour, args}]}, by time. */
+/** {lanes, end_us, kinds}; of a lane {name, rank, first, is_main, slices: [{ts, dur, end, label, colour, hatched, alpha, cat, args}]}, by time. */
 export function lanesOf({ traceEvents }) {
   const processes = new Map();
   const lanes = new Map();
@@ -22,32 +16,51 @@ export function lanesOf({ traceEvents }) {
     if (event.name === "thread_name") lanes.set(key(event), { name: event.args.name, pid: event.pid, tid: event.tid, slices: [] });
   }
   let end = 0;
-  const kinds = new Set();
+  const kinds = new Map();
   for (const event of traceEvents) {
     if (event.ph !== "X") continue;
     if (!lanes.has(key(event))) lanes.set(key(event), { name: "passes", pid: event.pid, tid: event.tid, slices: [] });
-    const pass = event.cat === "pass" ? PASSES[event.name[0]] : null;
-    const colour = (event.cat === "pass" ? pass : TIMES[event.cat])?.colour ?? OTHER;
-    lanes.get(key(event)).slices.push({ ts: event.ts, dur: event.dur, end: event.ts + event.dur, name: event.name, colour, cat: event.cat, args: event.args ?? {} });
+    const look = lookOf(event);
+    lanes.get(key(event)).slices.push({ ts: event.ts, dur: event.dur, end: event.ts + event.dur, label: event.name, cat: event.cat, args: event.args ?? {}, ...look });
     end = Math.max(end, event.ts + event.dur);
-    kinds.add(event.cat === "pass" ? event.name[0] : event.cat);
+    kinds.set(look.name, look);
   }
   const used = [...lanes.values()].filter((lane) => lane.slices.length).sort((a, b) => a.pid - b.pid || a.tid - b.tid);
   let before = null;
   for (const lane of used) {
     lane.slices.sort((a, b) => a.ts - b.ts);
     lane.rank = processes.get(lane.pid) ?? `rank ${lane.pid}`;
-    lane.first = lane.pid !== before;
+    lane.first = lane.is_main = lane.pid !== before;
     before = lane.pid;
   }
-  if (kinds.has("compute")) kinds.add("F"); // of one hue, and one line of the legend
   return { lanes: used, end_us: end || 1, kinds: legendOf(kinds) };
 }
 
+/** {name, colour, hatched, alpha} of a slice, by the category of its event. */
+function lookOf({ name, cat, args }) {
+  const letter = cat === "pass" ? name[0] : args?.pass;
+  if (cat === "pass") return PASSES[letter] ?? { name: "other", colour: OTHER };
+  if (cat === "idle") {
+    const { name: says, colour } = TIMES[args.traffic];
+    return { name: says, colour, hatched: true };
+  }
+  if (cat === "merged") return { name: "microbatches that are not shown task by task", colour: (PASSES[letter] ?? TIMES[args.traffic]).colour, alpha: FAINT };
+  if (cat === "compute") {
+    if (args?.what === "again") return PASSES.again;
+    return PASSES[letter] ?? { name: "optimizer", colour: OTHER };
+  }
+  return { name: SAID[cat] ?? `${cat}s`, colour: TIMES[cat]?.colour ?? OTHER };
+}
+
+/** Every look once, in the order of passes, traffic and waits. */
 function legendOf(kinds) {
-  const passes = Object.entries(PASSES).filter(([letter]) => kinds.has(letter)).map(([, own]) => own);
-  const moved = Object.entries(TIMES).filter(([kind]) => kind !== "compute" && kinds.has(kind));
-  return [...passes, ...moved.map(([kind, { colour }]) => ({ name: SAID[kind] ?? `${kind}s`, colour }))];
+  const order = [...Object.values(PASSES), { name: "optimizer" }, ...Object.keys(TIMES).map((kind) => ({ name: SAID[kind] ?? `${kind}s` })), ...Object.values(TIMES)].map((own) => own.name);
+  return [...kinds.values()].sort((a, b) => place(order, a.name) - place(order, b.name));
+}
+
+function place(order, name) {
+  const at = order.indexOf(name);
+  return at < 0 ? order.length : at;
 }
 
 /** The first slice of a lane that ends after a time. */

@@ -13,12 +13,13 @@ import { isOverfull, verdictOf } from "../verdict.js";
 import { planHead } from "./plan_head.js";
 import { labels } from "./plans/labels.js";
 
-export async function show({ root, params, signal, title, go }) {
+export async function show({ root, params, query, signal, keep, title, go }) {
   const id = params.plan;
   fill(root, planHead(id, ""), loading("the plan"));
-  const memory = fits(id, { signal }).catch((problem) => problem);
+  const asked = get(path`/v1/plans/${id}/overview`, { signal });
+  const memory = fits(id, { signal, query, keep, tasks: asked.then(tasksOf) }).catch((problem) => problem);
   const rights = Promise.all([may("plan"), may("admin")]);
-  const found = await get(path`/v1/plans/${id}/overview`, { signal });
+  const found = await asked;
   const topology = await get(path`/v1/topologies/${found.entry.topology}`, { signal });
   const [mayLabel, mayDelete] = await rights;
   title(found.entry.name || "Plan");
@@ -34,6 +35,11 @@ export async function show({ root, params, signal, title, go }) {
     files(id, found.entry, signal),
     mayDelete ? removal(found, { signal, gone: () => go("/") }) : null,
   );
+}
+
+/** About how many tasks a simulated step has: every op forward, and backward for inputs and weights. */
+function tasksOf({ overview }) {
+  return 3 * overview.microbatches * overview.stages.reduce((all, own) => all + own.ops, 0);
 }
 
 // The first line is of idle devices; all others stand below it.

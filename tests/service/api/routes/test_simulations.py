@@ -25,7 +25,7 @@ from tests.service.keyed import state_of
 from tests.service.shelved import store
 from tests.service.transport import client_of
 
-DIGEST = "61ecdcce7ea049dd5e27a6bd23c5da3da73f6941cd9fa91088f5eea1d5c0f2e0"
+DIGEST = "d3b9a730799b7d657dcc90fc1e24975fffad4ac5911987ebac89b808bd223d39"
 WRITTEN = ROOT / "tests/data/simulated.plan.json.gz"
 
 
