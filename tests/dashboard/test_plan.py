@@ -7,6 +7,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from meshwright.client import Client
+from meshwright.schema import Pipeline, Setup
 from tests.dashboard.conftest import GRAPHS, Site, check, shot, visit
 from tests.solver.layered import layered
 
@@ -28,7 +29,11 @@ def test_it_answers_in_the_order_of_the_questions(page: Page, site: Site, name: 
     degrees = found["overview"]["uniform"]["degrees"]
     expect(page.get_by_label("Degrees")).to_contain_text(f"DP {degrees['dp']}")
     expect(page.get_by_label("Degrees")).to_contain_text(f"TP {degrees['tp']}")
-    expect(page.locator("svg.map .device")).to_have_count(64)
+    picture = page.get_by_role("img", name="Topology with the axes of the mesh")
+    expect(picture.locator(".device:not(.unused)")).to_have_count(8)  # of the open node
+    for axis in found["overview"]["stages"][0]["mesh"]["axes"]:
+        expect(picture.get_by_text(f"{axis['name']} = {axis['size']}")).to_have_count(1)
+    expect(page.locator("svg.map")).to_have_count(0)  # one pipeline rank: all devices are alike
     check(page, f"plan-{name}")
 
 
@@ -65,33 +70,106 @@ def test_utilization_and_warnings_stand_on_the_page(page: Page, site: Site) -> N
         )
 
 
-def test_memory_over_time_is_simulated_when_asked_for(page: Page, site: Site) -> None:
-    visit(page, f"{site.url}/plans/{site.plans['face']}")
+def test_memory_over_time_is_open_once_it_is_simulated(page: Page, site: Site) -> None:
+    with Client(site.url) as client:
+        plan = client.plan(layered(2, batch=8), "h100-1x4").plan
+        assert plan is not None
+        assert not client.memory(plan.id)["is_simulated"]
+    visit(page, f"{site.url}/plans/{plan.id}")
+    areas = page.get_by_role("img", name="Memory over one simulated step")
+    expect(areas).to_have_count(0)
     page.get_by_text("Over one step, simulated").click()
-    expect(page.get_by_label("Memory over one simulated step")).to_be_visible()
+    expect(areas).to_be_visible()
+    visit(page, f"{site.url}/plans/{plan.id}")
+    expect(areas).to_be_visible()
+    expect(areas.locator("path.area")).not_to_have_count(0)
     check(page, "plan-memory")
+    page.get_by_text("Over one step, simulated").click()
+    expect(areas).to_be_hidden()
 
 
 @pytest.mark.parametrize("name", ["face", "llama"])
-def test_the_bar_and_the_curve_of_memory_have_one_scale(page: Page, site: Site, name: str) -> None:
+def test_the_bar_and_the_areas_of_memory_have_one_scale(page: Page, site: Site, name: str) -> None:
     plan = f"{site.url}/v1/plans/{site.plans[name]}"
-    (rank,) = httpx.get(f"{plan}/memory").json()["ranks"]
-    visit(page, f"{site.url}/plans/{site.plans[name]}")
-    page.get_by_text("Over one step, simulated").click()
-    curve = page.get_by_label("Memory over one simulated step")
-    bar = page.get_by_label("Memory of a device by pipeline rank, in parts")
+    found = httpx.get(f"{plan}/memory?points=400", timeout=120).json()
+    (rank,), (curve,) = found["ranks"], found["over_time"]
+    assert curve["peak"]["bytes"] == rank["total_bytes"] == sum(rank["parts"].values())
+    visit(page, f"{site.url}/plans/{site.plans[name]}?memory=0")
+    areas = page.get_by_role("img", name="Memory over one simulated step")
+    bar = page.get_by_role("img", name="Memory of a device by pipeline rank, in parts")
     capacity = f"a device has {rank['capacity_bytes'] / 2**30:.1f}\u00a0GiB"
-    for drawing in (curve, bar):
+    for drawing in (areas, bar):
         expect(drawing.get_by_text(capacity)).to_be_visible()
-    line, path = curve.locator("line[stroke-dasharray]"), curve.locator("path.curve")
-    whole = float(line.get_attribute("y1") or 0)
-    zero, peak = path.evaluate("""own => {
-        const {y, height} = own.getBBox();
-        const grid = [...own.ownerSVGElement.querySelectorAll("line.grid")];
-        return [Math.max(...grid.map((tick) => tick.y1.baseVal.value)), y];
+    limit, peak, begin, zero, reserve = areas.evaluate("""own => {
+        const height = (shape) => shape.getBBox();
+        const paths = [...own.querySelectorAll("path.area")].map(height);
+        const grid = [...own.querySelectorAll("line.grid")].map((tick) => tick.y1.baseVal.value);
+        return [
+            own.querySelector("line[stroke-dasharray]").y1.baseVal.value,
+            Math.min(...paths.map((box) => box.y)), Math.min(...paths.map((box) => box.x)),
+            Math.max(...grid), height(own.querySelector("rect.reserve")).height,
+        ];
     }""")
-    share = (zero - peak) / (zero - whole)  # of what a device has
-    assert share == pytest.approx(rank["total_bytes"] / rank["capacity_bytes"], abs=0.03)
+    whole = zero - limit
+    used = rank["total_bytes"] - rank["parts"]["reserved"]
+    assert (zero - peak) / whole == pytest.approx(used / rank["capacity_bytes"], abs=0.005)
+    share = rank["parts"]["reserved"] / rank["capacity_bytes"]
+    assert reserve / whole == pytest.approx(share, abs=0.005)
+    assert begin == pytest.approx(76, abs=0.5)  # the begin of the step
+    told = page.get_by_text("Peak: ").filter(has=page.get_by_role("link"))
+    expect(told).to_contain_text(curve["peak"]["at"])
+    expect(told).to_contain_text(f"{rank['total_bytes'] / 2**30:.1f}\u00a0GiB")
+
+
+def test_the_rank_of_the_memory_is_in_the_address(page: Page, site: Site) -> None:
+    asked = Pipeline(ranks=2, schedule="interleaved_1f1b", stages_per_rank=2)
+    with Client(site.url) as client:
+        setup = Setup(microbatches=4)
+        plan = client.plan(layered(6, batch=16), "h100-2x4", pipeline=asked, setup=setup).plan
+        assert plan is not None
+        curves = client.memory(plan.id, points=100)["over_time"]
+    visit(page, f"{site.url}/plans/{plan.id}?memory=1")
+    picked = page.get_by_role("combobox", name="Pipeline rank")
+    expect(picked).to_have_value("1")
+    for rank in (0, 1):
+        picked.select_option(str(rank))
+        page.wait_for_url(f"**?memory={rank}")
+        peak = curves[rank]["peak"]
+        told = page.get_by_text("Peak: ").filter(has=page.get_by_role("link"))
+        expect(told).to_contain_text(f"in microbatch {peak['microbatch']}: {peak['at']}")
+    picture = page.get_by_role("img", name="Topology with the axes of the mesh")
+    expect(picture.get_by_text("2 pipeline ranks")).to_have_count(1)
+    expect(page.locator("svg.map .device")).to_have_count(8)  # colored by pipeline rank
+    check(page, "plan-pipeline")
+
+
+TOPOLOGIES = {
+    "tpu-v5p-4x4x4": ["4 × x: torus, 200\u00a0GB/s a device", "4 × z: torus"],
+    "910a-2x8": ["2 × node: roce", "2 × board: pcie", "4 × npu: hccs"],
+    "a100-80g-2x8+h100-2x8": ["NVIDIA A100 SXM4 80GB × 16", "between groups: infiniband"],
+    "910c-1x64": ["64 × npu: unified bus", "… × 64"],
+}
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_the_topology_is_drawn_with_its_links(page: Page, site: Site, name: str) -> None:
+    with Client(site.url) as client:
+        plan = client.plan(layered(3, batch=64), name).plan
+        assert plan is not None
+    visit(page, f"{site.url}/plans/{plan.id}")
+    picture = page.get_by_role("img", name="Topology with the axes of the mesh")
+    for text in TOPOLOGIES[name]:
+        expect(picture.get_by_text(text).first).to_be_visible()
+    axes = {axis.name: axis.size for stage in plan.stages for axis in stage.mesh.axes}
+    for axis, size in axes.items():
+        expect(picture.get_by_text(f"{axis} = {size}").first).to_be_visible()
+    outside = picture.evaluate("""own => {
+        const edge = own.viewBox.baseVal.width;
+        return [...own.querySelectorAll("text, rect")].map((one) => one.getBBox())
+            .filter((box) => box.x < -1 || box.x + box.width > edge + 1).length;
+    }""")
+    assert outside == 0
+    check(page, f"plan-topology-{name}")
 
 
 def test_peak_memory_of_a_simulated_step_counts_the_reserve(page: Page, site: Site) -> None:

@@ -4,8 +4,8 @@ import { table } from "../table.js";
 import { bytes, count, percent, rate, time } from "../units.js";
 import { deviceMap } from "./device_map.js";
 import { parallelShares } from "./parallel_shares.js";
+import { ROLES, topologyPicture } from "./topology_picture.js";
 
-const ROLES = { dp: "data parallel", tp: "tensor parallel", cp: "context parallel", ep: "expert parallel" };
 const MOST = 12; // chosen: of what differs from the degrees; the launch export has all
 
 export function does({ overview, entry }, topology) {
@@ -22,7 +22,8 @@ export function does({ overview, entry }, topology) {
       : h("p", { class: "muted" }, "Every op is as these degrees say."),
     parallelShares(overview),
     h("h3", {}, "The mesh on the cluster"),
-    h("div", { class: "columns" }, deviceMap(overview, topology), levels(overview, topology)),
+    topologyPicture(overview, topology),
+    h("div", { class: "columns" }, uniform.pipeline_ranks > 1 ? deviceMap(overview, topology) : null, levels(overview, topology)),
     stages.length > 1 ? stageTable(entry.id, stages) : null,
   );
 }

@@ -9,8 +9,7 @@ import { memoryOverTime } from "./memory_over_time.js";
 const SHOWN = 16; // chosen: of more stages than that the fullest; a table has all
 const LIMIT = "a device has";
 
-/** tasks: a promise of about how many tasks a step of the plan has. */
-export async function fits(id, { signal, query, keep, tasks }) {
+export async function fits(id, { signal, query, keep }) {
   const memory = await get(path`/v1/plans/${id}/memory`, { signal });
   const fullest = memory.ranks.reduce((a, b) => (b.total_bytes > a.total_bytes ? b : a));
   const alone = memory.stages.length === 1;
@@ -30,7 +29,7 @@ export async function fits(id, { signal, query, keep, tasks }) {
     memory.ranks.some((own) => own.at_most) ? h("p", { class: "muted" }, "Stages that share a rank have their peaks at different moments: together they take at most this.") : null,
     hosts(memory),
     alone ? null : byStage(memory.stages),
-    memoryOverTime(id, memory, { signal, query, keep, tasks }),
+    memoryOverTime(id, memory, { signal, query, keep }),
   );
 }
 

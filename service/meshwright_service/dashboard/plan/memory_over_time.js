@@ -7,13 +7,9 @@ import { failed, loading } from "../states.js";
 import { bytes, time } from "../units.js";
 
 const POINTS = 400; // over a step; chosen: a curve is some 900 pixels wide
-const FEW = 10_000; // chosen: tasks that are simulated within a second or two
 
-/**
- * Open where the address has `memory`, the rank that is shown, and where a simulation is stored or takes little time;
- * memory: the answer without the curves; tasks: a promise of about how many tasks a step has.
- */
-export function memoryOverTime(id, memory, { signal, query, keep, tasks }) {
+/** Open where the address has `memory`, the rank that is shown, and where a simulation is stored; memory: the answer without the curves. */
+export function memoryOverTime(id, memory, { signal, query, keep }) {
   const held = h("div");
   const details = h("details", {}, h("summary", {}, "Over one step, simulated"), held);
   const wanted = query.get("memory");
@@ -21,8 +17,7 @@ export function memoryOverTime(id, memory, { signal, query, keep, tasks }) {
     if (details.open && !held.firstChild) load();
     if (!details.open) keep({ memory: null });
   });
-  if (wanted !== null || memory.is_simulated) details.open = true;
-  else tasks.then((count) => (details.open = count <= FEW), () => null); // the page says what failed
+  details.open = wanted !== null || memory.is_simulated;
   return details;
 
   async function load() {

@@ -16,10 +16,9 @@ import { labels } from "./plans/labels.js";
 export async function show({ root, params, query, signal, keep, title, go }) {
   const id = params.plan;
   fill(root, planHead(id, ""), loading("the plan"));
-  const asked = get(path`/v1/plans/${id}/overview`, { signal });
-  const memory = fits(id, { signal, query, keep, tasks: asked.then(tasksOf) }).catch((problem) => problem);
+  const memory = fits(id, { signal, query, keep }).catch((problem) => problem);
   const rights = Promise.all([may("plan"), may("admin")]);
-  const found = await asked;
+  const found = await get(path`/v1/plans/${id}/overview`, { signal });
   const topology = await get(path`/v1/topologies/${found.entry.topology}`, { signal });
   const [mayLabel, mayDelete] = await rights;
   title(found.entry.name || "Plan");
@@ -35,11 +34,6 @@ export async function show({ root, params, query, signal, keep, title, go }) {
     files(id, found.entry, signal),
     mayDelete ? removal(found, { signal, gone: () => go("/") }) : null,
   );
-}
-
-/** About how many tasks a simulated step has: every op forward, and backward for inputs and weights. */
-function tasksOf({ overview }) {
-  return 3 * overview.microbatches * overview.stages.reduce((all, own) => all + own.ops, 0);
 }
 
 // The first line is of idle devices; all others stand below it.
