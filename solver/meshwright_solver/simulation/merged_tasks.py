@@ -50,8 +50,8 @@ def pieces_of(
     kind = step.program.kind[numbers]
     chosen = np.flatnonzero((ends > starts) & (kind != Kind.COMPUTE))
     order = chosen[np.lexsort((starts[chosen], thread[chosen]))]
-    columns = thread, is_hidden, microbatch, starts, ends, kind
-    thread, is_hidden, microbatch, starts, ends, kind = (column[order] for column in columns)
+    thread, is_hidden, microbatch = thread[order], is_hidden[order], microbatch[order]
+    starts, ends, kind = starts[order], ends[order], kind[order]
     streams = step.program.schedule.ranks * max(1, len(np.unique(thread)))
     gap_ns = step.ns * streams / MAX_PIECES
     begins = np.ones(len(order), dtype=np.bool_)
