@@ -6,7 +6,13 @@ import json
 
 from playwright.sync_api import Page, expect
 
+from meshwright_solver.simulation.step import step_of
+from meshwright_solver.simulation.summary import rank_step
+from meshwright_solver.simulation.trace import trace_of
 from tests.dashboard.conftest import Site, check, visit
+from tests.solver.layered import layered
+from tests.solver.pipeline.test_pipeline_planner import asked
+from tests.solver.requests import planned
 
 
 def test_the_step_is_walked_and_zoomed(page: Page, site: Site) -> None:
@@ -65,3 +71,33 @@ def test_what_is_waited_for_is_simulated_when_asked(page: Page, site: Site) -> N
     page.get_by_text("What is waited for", exact=True).click()
     expect(page.get_by_role("table", name="Ranks")).to_be_visible()
     expect(page.get_by_role("table", name="Waits").get_by_role("row").nth(1)).to_be_visible()
+
+
+def test_merged_microbatches_fill_their_lanes(page: Page, site: Site) -> None:
+    """No white where a stream works: of 4 microbatches the first alone has its tasks."""
+    request = asked(layered(), schedule="1f1b")
+    step = step_of(planned(request), request.graph, request.topology, request.setup)
+    body = json.dumps(trace_of(step, max_events=1))
+    page.route(
+        "**/v1/plans/*/timeline",
+        lambda route: route.fulfill(body=body, content_type="application/json"),
+    )
+    visit(page, f"{site.url}/plans/{site.plans['face']}/timeline")
+    expect(page.get_by_text("Microbatches 1 to 3 are fainter")).to_be_visible()
+    expect(page.get_by_text("microbatches that are not shown task by task")).to_be_visible()
+    lanes = page.get_by_role("application")
+    empty = lanes.evaluate("""own => {
+        const scale = own.width / own.clientWidth, wide = own.width - 190 * scale;
+        const row = (y) => own.getContext("2d").getImageData(190 * scale, y * scale, wide, 1).data;
+        const free = (data) => {
+            let count = 0;
+            for (let at = 0; at < data.length; at += 4)
+                count += data[at] + data[at + 1] + data[at + 2] === 3 * 255;
+            return count / (data.length / 4);
+        };
+        // compute lane of rank 0: the hatch of waits has gaps between its lines, works have none
+        return Math.min(...[4, 6, 8, 10, 12].map((y) => free(row(26 + 22 + 20 + y))));
+    }""")
+    idle = 1 - rank_step(step, 0).compute_ns / step.ns
+    assert empty <= idle + 0.02
+    check(page, "timeline-merged")

@@ -107,6 +107,6 @@ def test_other_content_has_another_name() -> None:
     }
     assert {name: hashlib.sha256(own).hexdigest() for name, own in contents.items()} == {
         "overview 9": "336dd8850df58f001d68906ed0edfcb1c87bc46a4b80f26d528069c00bdab9a6",
-        "memory 2": "da9282b9514cfb878a4a7af7d962c9e939c7440b811f008613504ba7a2921825",
+        "memory 2": "f69e6c09ee5e2c12d9fb71fd309c3c82dd81fe464e3bb6d9cdaf732992c03ead",
         "drawing 1": "e58f2c0fe4030a080a861360a3d10c38000c39e5f0bb524b29e0df5da8c28fac",
     }

@@ -9,6 +9,7 @@ import { laneViewer } from "../timeline/viewer.js";
 import { count, percent, time } from "../units.js";
 import { planHead } from "./plan_head.js";
 
+const MOST = 16; // chosen: ranks whose table is open at first
 const SAID = { F: "forward of", B: "backward of", I: "backward for inputs of", W: "backward for weights of" };
 
 export async function show({ root, params, query, signal, keep, title, go }) {
@@ -40,7 +41,7 @@ export async function show({ root, params, query, signal, keep, title, go }) {
     selected, viewer.element,
     h("p", { class: "muted" }, "Boxes have the number of the microbatch", overview.uniform.stages_per_rank > 1 ? ", with room also stage and pass, as 3F12; later stages of a rank are fainter. " : ". ", "Drag to move; click, then scroll to zoom. Times are those of the plan in closed form; the timeline simulates the step task by task."),
     h("h2", {}, "By rank"),
-    ranks(schedule),
+    schedule.ranks.length > MOST ? h("details", {}, h("summary", {}, `The ${count(schedule.ranks.length)} ranks`), ranks(schedule)) : ranks(schedule),
   );
 }
 
