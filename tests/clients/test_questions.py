@@ -9,6 +9,7 @@ import pytest
 from meshwright.planfile import read_plan
 from meshwright.plugins import entry_points
 from meshwright.schema.comparison import Comparison
+from meshwright.schema.comparison_table import ComparisonTable
 from meshwright.schema.explanation import Explanation
 from tests.clients.conftest import Run
 
@@ -116,6 +117,53 @@ def test_plans_of_other_batches_are_compared_for_each_sample(
     per_sample = made.second.step_ns / 4096 - made.first.step_ns / made.first.batch
     assert sum(change.ns for change in made.changes) == pytest.approx(per_sample)
     assert "takes less time for a sample, by" in run("compare", plan_file, larger).out
+
+
+def test_the_waterfall_and_the_modules_are_printed(
+    run: Run, graph_file: Path, plan_file: Path, tmp_path: Path
+) -> None:
+    pinned, file = tmp_path / "pinned.json", tmp_path / "comparison.json"
+    run("plan", graph_file, "--topology", "h100-2x4", "--pin", "layers.0.linear:", "-o", pinned)
+    run("compare", plan_file, pinned, "-o", file)
+    made = Comparison.from_json(file.read_text())
+    said = run("compare", plan_file, pinned).out
+    waterfall = said.partition("From the first plan to the second, for a step")[2]
+    lines = [line.split("  ")[0].strip() for line in waterfall.splitlines()]
+    wanted = ["first plan", *(change.part for change in made.changes), "second plan"]
+    assert [line for line in lines if line in wanted] == wanted
+    modules = said.partition("By module, for a step on one device")[2]
+    assert "layers.* ×2" in modules
+    assert "all" in [line.split("  ")[0].strip() for line in modules.splitlines()]
+
+
+def test_three_plans_are_a_table_with_the_chosen_baseline(
+    run: Run, graph_file: Path, plan_file: Path, tmp_path: Path
+) -> None:
+    others = []
+    for batch in ("4096", "512"):
+        others.append(tmp_path / f"{batch}.json")
+        run("plan", graph_file, "--topology", "h100-2x4", "--batch", batch, "-o", others[-1])
+    file = tmp_path / "table.json"
+    assert run("compare", plan_file, *others, "--baseline", "2", "-o", file).code == 0
+    made = ComparisonTable.from_json(file.read_text())
+    assert made.baseline == 1
+    asked = {row.name: row.values for row in made.requested}
+    assert asked == {"setup global_batch": ("default", "4096", "512")}
+    said = run("compare", plan_file, *others).out
+    for word in ("Requested differently", "step for a sample", "●", "Differences from 1"):
+        assert word in said, word
+    assert "Give 2 to 8 plans" in run("compare", plan_file).err
+    assert run("compare", plan_file, plan_file, "--baseline", "3").code == 2
+
+
+def test_the_baseline_of_two_plans_is_the_first_side(
+    run: Run, graph_file: Path, plan_file: Path, tmp_path: Path
+) -> None:
+    larger, file = tmp_path / "larger.json", tmp_path / "comparison.json"
+    run("plan", graph_file, "--topology", "h100-2x4", "--batch", "4096", "-o", larger)
+    run("compare", plan_file, larger, "--baseline", "2", "-o", file)
+    made = Comparison.from_json(file.read_text())
+    assert made.first.batch == 4096
 
 
 def test_a_bare_plan_is_compared_where_the_other_has_its_graph(

@@ -84,6 +84,80 @@ def test_two_are_chosen_on_the_page(page: Page, site: Site) -> None:
     expect(page.get_by_role("table", name="What they are")).to_contain_text("graph")
 
 
+def test_the_waterfall_leads_from_one_step_to_the_other(page: Page, site: Site, other: str) -> None:
+    one = site.plans["face"]
+    visit(page, f"{site.url}/compare?plan={one}&plan={other}")
+    found = httpx.get(f"{site.url}/v1/comparisons?plan={one}&plan={other}").json()
+    chart = page.get_by_role("img", name="Time of a step, from A to B")
+    bars = chart.locator("rect")
+    expect(bars).to_have_count(2 + len(found["changes"]))
+    says = chart.get_attribute("aria-label")
+    assert says is not None
+    assert all(change["part"] in says for change in found["changes"])
+    ends = bars.evaluate_all(
+        "all => all.map(({x, width}) => [x, width].map((own) => own.baseVal.value))"
+    )
+    ends = [(left, left + width) for left, width in ends]
+    at = ends[0][1]
+    for change, (left, right) in zip(found["changes"], ends[1:-1], strict=True):
+        # each bar begins where the one before it ends; a bar is one unit wide at least
+        assert at == pytest.approx(left if change["ns"] > 0 else right, abs=1.1)
+        at = right if change["ns"] > 0 else left
+    assert at == pytest.approx(ends[-1][1], abs=1.1)
+
+
+def test_changes_by_module_have_a_sum(page: Page, site: Site, other: str) -> None:
+    one = site.plans["face"]
+    visit(page, f"{site.url}/compare?plan={one}&plan={other}")
+    found = httpx.get(f"{site.url}/v1/comparisons?plan={one}&plan={other}").json()
+    table = page.get_by_role("table", name="By module", exact=True)
+    large = [group for group in found["modules"] if not group.get("small")]
+    small = found.get("small_modules")
+    expect(table.locator("tbody tr")).to_have_count(len(large) + bool(small) + 1)
+    expect(table.locator("tbody tr").last).to_contain_text("all")
+    for group in large:
+        expect(table).to_contain_text(group["module"] or "outside modules")
+    assert small
+    page.get_by_text(f"{small['count']} more below 0.1 %").last.click()
+    folded = page.get_by_role("table", name="Small changes by module")
+    expect(folded.locator("tbody tr")).to_have_count(small["count"])
+
+
+def test_more_plans_are_a_table_with_a_baseline(page: Page, site: Site, other: str) -> None:
+    plans = [site.plans["face"], other, site.plans["llama"]]
+    visit(page, f"{site.url}/compare?plans={','.join(plans)}")
+    table = page.get_by_role("table", name="Plans side by side")
+    expect(table.locator("thead th")).to_have_count(3)
+    expect(page.get_by_label("Baseline A")).to_be_checked()
+    made = httpx.get(f"{site.url}/v1/comparisons/table", params={"plan": plans}).json()
+    marked = sum(len(row["best"]) for row in made["figures"])
+    expect(table.get_by_role("img", name="best")).to_have_count(marked)
+    expect(table).to_contain_text("Requested differently")
+    check(page, "compare-several")
+    page.get_by_label("Baseline B").check()
+    expect(page).to_have_url(re.compile(f"baseline={other}"))
+    page.reload()
+    expect(page.get_by_label("Baseline B")).to_be_checked()
+    page.get_by_role("button", name="Leave out A").click()
+    expect(page).to_have_url(re.compile(rf"/compare\?plan={other}&plan={plans[2]}$"))
+    expect(page.get_by_role("table", name="Time")).to_be_visible()
+
+
+def test_a_further_plan_is_added_to_two(page: Page, site: Site, other: str) -> None:
+    visit(page, f"{site.url}/compare?plan={site.plans['face']}&plan={other}")
+    page.get_by_label("Add").select_option(site.plans["mixtral"])
+    wanted = f"/compare?plans={site.plans['face']},{other},{site.plans['mixtral']}"
+    page.wait_for_url(f"**{wanted}")
+    expect(page.get_by_role("heading", name="Compare 3 plans")).to_be_visible()
+
+
+def test_a_plan_that_is_deleted_is_told_of_in_the_table_too(page: Page, site: Site) -> None:
+    plans = [site.plans["face"], site.plans["llama"], "plan_" + "0" * 64]
+    visit(page, f"{site.url}/compare?plans={','.join(plans)}")
+    expect(page.get_by_role("alert")).to_be_visible()
+    expect(page.get_by_role("button", name="Leave out C")).to_be_visible()
+
+
 def test_alternatives_say_why_they_lost(page: Page, site: Site, other: str) -> None:
     plan = site.plans["face"]
     points = httpx.get(f"{site.url}/v1/plans/{plan}/alternatives").json()["points"]

@@ -126,16 +126,25 @@ def test_labels_are_changed_in_place(page: Page, site: Site) -> None:
         assert client.labels(site.plans["face"]) == ()
 
 
-def test_two_plans_lead_to_their_comparison(page: Page, site: Site) -> None:
+def test_selected_plans_lead_to_their_comparison(page: Page, site: Site) -> None:
     visit(page, site.url)
-    for name in ("llama3-8b", "mixtral-8x7b", "face-head"):
+    for name in ("llama3-8b", "mixtral-8x7b"):
         row(page, name).get_by_role("checkbox").check()
-    expect(page.get_by_role("checkbox", checked=True)).to_have_count(2)
-    page.reload()
-    expect(page.get_by_role("checkbox", checked=True)).to_have_count(2)
-    expect(row(page, "llama3-8b").get_by_role("checkbox")).not_to_be_checked()
-    wanted = f"/compare?plan={site.plans['mixtral']}&plan={site.plans['face']}"
+    wanted = f"/compare?plan={site.plans['llama']}&plan={site.plans['mixtral']}"
     expect(page.get_by_role("link", name="Compare the two")).to_have_attribute("href", wanted)
+    row(page, "face-head").focus()
+    page.keyboard.press("x")
+    expect(page.get_by_role("checkbox", checked=True)).to_have_count(3)
+    page.reload()
+    expect(page.get_by_role("checkbox", checked=True)).to_have_count(3)
+    plans = ",".join(site.plans[name] for name in ("llama", "mixtral", "face"))
+    link = page.get_by_role("link", name="Compare the 3")
+    expect(link).to_have_attribute("href", f"/compare?plans={plans}")
+    page.keyboard.press("c")
+    expect(page.get_by_role("heading", name="Compare 3 plans")).to_be_visible()
+    page.go_back()
+    page.get_by_role("button", name="Select none").click()
+    expect(page.get_by_role("checkbox", checked=True)).to_have_count(0)
 
 
 def test_a_plan_that_comes_while_one_looks_takes_its_place_and_no_focus(

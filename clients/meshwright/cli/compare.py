@@ -1,7 +1,8 @@
-"""`meshwright compare`: two plans beside each other."""
+"""`meshwright compare`: plans beside each other."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -13,13 +14,27 @@ from meshwright.cli.stored import SERVER, service_of
 from meshwright.client import Client
 from meshwright.planfile import PlanFile, read_plan
 from meshwright.render.comparison import render_comparison
+from meshwright.render.comparison_table import render_comparison_table
 from meshwright.reports.comparison import compare_plans
+from meshwright.reports.comparison_table import TableSide, comparison_table
 from meshwright.schema import Graph, PlanError
+from meshwright.schema.comparison import Comparison
+from meshwright.schema.comparison_table import MOST_PLANS, ComparisonTable
 
 
 def compare(
-    first: Annotated[str, typer.Argument(help="Plan file; with --server the id of a plan.")],
-    second: Annotated[str, typer.Argument(help="The other one.")],
+    plans: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PLAN...", help="Two to eight plan files; with --server the ids of plans."
+        ),
+    ],
+    baseline: Annotated[
+        int,
+        typer.Option(
+            min=1, max=MOST_PLANS, help="The position of the plan from which differences are shown."
+        ),
+    ] = 1,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="JSON file.", callback=writable)
     ] = None,
@@ -27,37 +42,66 @@ def compare(
         str | None, typer.Option(help="URL of the service that has them.", envvar=SERVER)
     ] = None,
 ) -> None:
-    """Two plans beside each other: totals, and op by op what differs."""
-    asked = service_of(server, first, second)
+    """Plans beside each other: of two what differs op by op, of more a column each."""
+    if not 2 <= len(plans) <= MOST_PLANS:
+        raise typer.BadParameter(f"Give 2 to {MOST_PLANS} plans; got {len(plans)}.")
+    if baseline > len(plans):
+        raise typer.BadParameter(f"There is no plan {baseline}. Use --baseline 1 to {len(plans)}.")
+    if len(plans) == 2:
+        pair = plans if baseline == 1 else plans[::-1]
+        comparison = _comparison(server, pair)
+        if output is None:
+            results().print(render_comparison(comparison))
+            return
+        save(output, comparison)
+    else:
+        table = _comparison_table(server, plans, baseline - 1)
+        if output is None:
+            results().print(render_comparison_table(table))
+            return
+        save(output, table)
+    say_written(output)
+
+
+def _comparison(server: str | None, names: Sequence[str]) -> Comparison:
+    asked = service_of(server, *names)
     if asked is not None:
         with Client(asked) as client:
-            made = client.compare(first, second)
-    else:
-        one, other = read_plan(Path(first)), read_plan(Path(second))
-        made = compare_plans(
-            one.plan,
-            _graph(first, one, other),
-            other.plan,
-            _graph(second, other, one),
-            setups=(one.setup, other.setup),
-            topologies=(_topology(one), _topology(other)),
-        )
-    if output is None:
-        results().print(render_comparison(made))
-        return
-    save(output, made)
-    say_written(output)
+            return client.compare(*names)
+    first, second = files = [read_plan(Path(name)) for name in names]
+    graphs = [_graph(name, file, files) for name, file in zip(names, files, strict=True)]
+    return compare_plans(
+        first.plan,
+        graphs[0],
+        second.plan,
+        graphs[1],
+        setups=(first.setup, second.setup),
+        topologies=(_topology(first), _topology(second)),
+    )
+
+
+def _comparison_table(server: str | None, names: Sequence[str], baseline: int) -> ComparisonTable:
+    asked = service_of(server, *names)
+    if asked is not None:
+        with Client(asked) as client:
+            return client.compare_table(names, baseline=names[baseline])
+    files = [read_plan(Path(name)) for name in names]
+    sides = [
+        TableSide(file.plan, _graph(name, file, files), file.setup, file.topology)
+        for name, file in zip(names, files, strict=True)
+    ]
+    return comparison_table(sides, baseline)
 
 
 def _topology(file: PlanFile) -> str:
     return file.topology.name if file.topology is not None else ""
 
 
-def _graph(path: str, own: PlanFile, other: PlanFile) -> Graph:
-    """The plan's graph; of a bare plan that of the other file, where it is the same."""
-    for graph in (own.graph, other.graph):
-        if graph is not None and graph.id == own.plan.graph:
-            return graph
+def _graph(path: str, own: PlanFile, files: Sequence[PlanFile]) -> Graph:
+    """The plan's graph; of a bare plan that of another file, where it is the same."""
+    for file in (own, *files):
+        if file.graph is not None and file.graph.id == own.plan.graph:
+            return file.graph
     raise PlanError(
         f"{path} holds a bare plan; to be compared it needs its graph beside it, as `meshwright "
         "plan -o` writes it"

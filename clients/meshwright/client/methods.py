@@ -60,6 +60,7 @@ class Endpoints:
     alternatives = Endpoint(of_plans.alternatives)
     overview = Endpoint(of_plans.overview)
     compare = Endpoint(of_plans.compare)
+    compare_table = Endpoint(of_plans.compare_table)
 
     upload_graph = Endpoint(of_documents.upload_graph)
     get_graph = Endpoint(of_documents.get_graph)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -21,6 +21,7 @@ from meshwright.client.method_descriptor import Shelf
 from meshwright.schema import Certificate, Plan
 from meshwright.schema.communication import Communication
 from meshwright.schema.comparison import Comparison
+from meshwright.schema.comparison_table import ComparisonTable
 from meshwright.schema.explanation import Explanation
 from meshwright.schema.observation import Observation
 from meshwright.schema.overview import Overview
@@ -146,6 +147,14 @@ def overview(plan: str) -> Exchange[Overview]:
 def compare(first: str, second: str) -> Exchange[Comparison]:
     """Two stored plans beside each other."""
     return Comparison.from_dict((yield from got("/v1/comparisons", plan=[first, second])))
+
+
+def compare_table(
+    plans: Sequence[str], *, baseline: str | None = None
+) -> Exchange[ComparisonTable]:
+    """Two to eight stored plans in a table. baseline: the first plan by default."""
+    given = {"plan": list(plans)} | ({} if baseline is None else {"baseline": baseline})
+    return ComparisonTable.from_dict((yield from got("/v1/comparisons/table", **given)))
 
 
 def get_rank_strategy(

@@ -26,6 +26,13 @@ def show_ns(nanoseconds: float) -> str:
     return f"{nanoseconds:.2g} ns"
 
 
+def signed(difference: float, text: str) -> str:
+    """The text of a difference's size with its sign; empty for no difference."""
+    if difference == 0:
+        return ""
+    return f"{'+' if difference > 0 else '−'}{text}"
+
+
 def show_share(part: float) -> str:
     """A share as percent, such as `3.2 %`; a small nonzero share is not shown as 0."""
     if part == 0:

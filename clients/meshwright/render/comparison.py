@@ -9,8 +9,10 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from meshwright.common.units import show_bytes, show_ns, show_share
-from meshwright.reports.comparison import step_parts
+from meshwright.common.units import show_bytes, show_ns, show_share, signed
+from meshwright.render.module_changes import render_modules
+from meshwright.render.waterfall import render_waterfall
+from meshwright.reports.comparison import compared_ns, part_name, step_parts
 from meshwright.schema.comparison import ComparedOps, Comparison, PlanTotals
 
 MOST_CAUSES = 2  # chosen: parts that a sentence names
@@ -22,6 +24,8 @@ def render_comparison(comparison: Comparison) -> RenderableType:
     parts: list[RenderableType] = [
         *([_requested(comparison)] if comparison.requested else []),
         _totals(comparison),
+        *([render_waterfall(comparison)] if comparison.changes else []),
+        *([render_modules(comparison)] if comparison.modules else []),
         _ops(comparison),
         Text(f"{comparison.alike} ops are alike."),
     ]
@@ -32,7 +36,7 @@ def render_comparison(comparison: Comparison) -> RenderableType:
 def _verdict(comparison: Comparison) -> str:
     """The faster plan: by how much, how likely, because of which parts, at which memory."""
     sides = comparison.first, comparison.second
-    first, second = (_compared_ns(totals, per_sample=comparison.per_sample) for totals in sides)
+    first, second = (compared_ns(totals, per_sample=comparison.per_sample) for totals in sides)
     if not first or not second or isclose(first, second, rel_tol=1e-9):
         return ""
     faster = "second" if second < first else "first"
@@ -51,11 +55,6 @@ def _verdict(comparison: Comparison) -> str:
     if spare:
         text += f". It needs {show_bytes(abs(spare))} {'more' if spare > 0 else 'less'} memory"
     return text + "."
-
-
-def _compared_ns(totals: PlanTotals, *, per_sample: bool) -> float:
-    """The step, or its share of one sample if the batches differ."""
-    return totals.step_ns / totals.batch if per_sample and totals.batch else totals.step_ns
 
 
 def _requested(comparison: Comparison) -> Table:
@@ -86,9 +85,9 @@ def _totals(comparison: Comparison) -> Table:
     ):
         table.add_row(name, a, b, "" if a == b else "differs")
     for name, x, y in _times(first, second):
-        table.add_row(name, show_ns(x), show_ns(y), _with_sign(y - x, show_ns(abs(y - x))))
+        table.add_row(name, show_ns(x), show_ns(y), signed(y - x, show_ns(abs(y - x))))
     for name, m, n in _bytes(first, second):
-        table.add_row(name, show_bytes(m), show_bytes(n), _with_sign(n - m, show_bytes(abs(n - m))))
+        table.add_row(name, show_bytes(m), show_bytes(n), signed(n - m, show_bytes(abs(n - m))))
     return table
 
 
@@ -96,7 +95,7 @@ def _times(first: PlanTotals, second: PlanTotals) -> list[tuple[str, float, floa
     sides = step_parts(first), step_parts(second)
     times = [("step", first.step_ns, second.step_ns)]
     for part in dict.fromkeys((*sides[0], *sides[1])):
-        times.append((part, sides[0].get(part, 0.0), sides[1].get(part, 0.0)))
+        times.append((part_name(part), sides[0].get(part, 0.0), sides[1].get(part, 0.0)))
     return [row for row in times if row[1] or row[2]]
 
 
@@ -164,10 +163,4 @@ def _meshes(totals: PlanTotals) -> str:
 
 def _difference_text(times: list[float]) -> str:
     difference = times[1] - times[0]
-    return _with_sign(difference, show_ns(abs(difference)))
-
-
-def _with_sign(difference: float, text: str) -> str:
-    if difference == 0:
-        return ""
-    return f"{'+' if difference > 0 else '−'}{text}"
+    return signed(difference, show_ns(abs(difference)))

@@ -7,6 +7,7 @@ from math import isclose
 
 from meshwright.common.name_ranges import fold
 from meshwright.reports.likelihood import probability_shorter
+from meshwright.reports.module_changes import PlanShares, all_changes, module_changes, small_changes
 from meshwright.reports.ops import OpShare, shares_of
 from meshwright.reports.request_difference import RequestSide, request_differences
 from meshwright.reports.throughput import symbols_of
@@ -20,7 +21,7 @@ from meshwright.schema.comparison import (
     StepChange,
 )
 
-_PARTS = {"waits for pipelines": "waits for transfers between stages"}
+_WAITS = {"pipeline": "waits for transfers between stages", "host": "waits for the host"}
 ALIKE = 1e-9  # relative; smaller differences come from another order of summation
 
 Pair = tuple[OpShare | None, OpShare | None]
@@ -41,17 +42,15 @@ def compare_plans(
     topologies: their names.
     """
     totals = [
-        _totals(plan, graph, setup)
+        totals_of(plan, graph, setup)
         for plan, graph, setup in zip(
             (first, second), (first_graph, second_graph), setups, strict=True
         )
     ]
     requests = map(RequestSide, (first, second), setups, topologies)
     per_sample = None not in (a := totals[0].batch, b := totals[1].batch) and a != b
-    sides = [
-        {share.own.op: share for share in shares_of(plan, graph)}
-        for plan, graph in ((first, first_graph), (second, second_graph))
-    ]
+    shares = [[*shares_of(first, first_graph)], [*shares_of(second, second_graph)]]
+    sides = [{share.own.op: share for share in of_plan} for of_plan in shares]
     meshes = [[_axis_identities(stage.mesh) for stage in plan.stages] for plan in (first, second)]
     names = [*sides[0], *(name for name in sides[1] if name not in sides[0])]
     differing_ops: list[tuple[str, Hashable, Pair]] = []
@@ -67,6 +66,10 @@ def compare_plans(
         _difference(repeat.label, [*repeat.items], meshes) for repeat in fold(differing_ops)
     ]
     differences.sort(key=lambda difference: -_difference_ns(difference))
+    modules = module_changes(
+        PlanShares(first, shares[0], totals[0].batch if per_sample else None),
+        PlanShares(second, shares[1], totals[1].batch if per_sample else None),
+    )
     return Comparison(
         first=totals[0],
         second=totals[1],
@@ -74,6 +77,9 @@ def compare_plans(
         requested=tuple(request_differences(*requests)),
         per_sample=per_sample,
         changes=tuple(_changes(totals[0], totals[1], per_sample=per_sample)),
+        modules=modules,
+        small_modules=small_changes(modules),
+        all_modules=all_changes(modules),
         alike=alike,
         differences=tuple(differences),
     )
@@ -196,10 +202,19 @@ def _difference_ns(difference: OpDifference) -> float:
     return abs(first - second)
 
 
+def compared_ns(totals: PlanTotals, *, per_sample: bool) -> float:
+    """The step, or its share of one sample if the batches differ."""
+    return totals.step_ns / totals.batch if per_sample and totals.batch else totals.step_ns
+
+
 def step_parts(totals: PlanTotals) -> dict[str, float]:
-    """The parts of the step by name, in nanoseconds."""
-    waits = {f"waits for {kind}s": ns for kind, ns in totals.exposed_ns.items()}
-    return {"compute": totals.compute_ns, "bubble": totals.bubble_ns, **waits}
+    """The parts of the step by kind, in nanoseconds. Their sum is the step."""
+    return {"compute": totals.compute_ns, **totals.exposed_ns, "bubble": totals.bubble_ns}
+
+
+def part_name(kind: str) -> str:
+    """The name of a part of the step: of exposed communication, the wait."""
+    return kind if kind in ("compute", "bubble") else _WAITS.get(kind, f"waits for {kind}s")
 
 
 def _changes(first: PlanTotals, second: PlanTotals, *, per_sample: bool) -> Iterator[StepChange]:
@@ -208,14 +223,19 @@ def _changes(first: PlanTotals, second: PlanTotals, *, per_sample: bool) -> Iter
     for totals in (first, second):
         over = totals.batch if per_sample and totals.batch else 1
         sides.append({part: ns / over for part, ns in step_parts(totals).items()})
-    names = dict.fromkeys((*sides[0], *sides[1]))
-    changes = {name: sides[1].get(name, 0.0) - sides[0].get(name, 0.0) for name in names}
-    for name in sorted(changes, key=lambda name: -abs(changes[name])):
-        if changes[name]:
-            yield StepChange(part=_PARTS.get(name, name), ns=changes[name])
+    kinds = dict.fromkeys((*sides[0], *sides[1]))
+    changes = {kind: sides[1].get(kind, 0.0) - sides[0].get(kind, 0.0) for kind in kinds}
+    until_ns = sum(sides[0].values())
+    for kind in sorted(changes, key=lambda kind: -abs(changes[kind])):
+        if changes[kind]:
+            until_ns += changes[kind]
+            yield StepChange(
+                part=part_name(kind), kind=kind, ns=changes[kind], until_ns=max(until_ns, 0.0)
+            )
 
 
-def _totals(plan: Plan, graph: Graph, setup: Setup | None) -> PlanTotals:
+def totals_of(plan: Plan, graph: Graph, setup: Setup | None) -> PlanTotals:
+    """The totals of a plan. setup: its batch is unknown without it."""
     cost = plan.cost
     schedule = plan.schedule
     return PlanTotals(

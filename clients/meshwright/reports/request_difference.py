@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from meshwright.reports.wishes import option_values, wish_values
@@ -24,13 +24,17 @@ class RequestSide:
 
 def request_differences(first: RequestSide, second: RequestSide) -> Iterator[RequestDifference]:
     """The options whose values differ: documents first, then options, then those of the setup."""
-    sides = [_options(request) for request in (first, second)]
-    for option in dict.fromkeys((*sides[0], *sides[1])):
-        values = [side.get(option, _DEFAULT) for side in sides]
-        if values[0] != values[1]:
-            yield RequestDifference(
-                option=option, first=values[0][:_LONGEST], second=values[1][:_LONGEST]
-            )
+    for option, values in differing_options((first, second)):
+        yield RequestDifference(option=option, first=values[0], second=values[1])
+
+
+def differing_options(sides: Sequence[RequestSide]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """The options whose values are not the same on all sides, each with its values."""
+    options = [_options(side) for side in sides]
+    for option in dict.fromkeys(name for side in options for name in side):
+        values = [side.get(option, _DEFAULT) for side in options]
+        if len(set(values)) > 1:
+            yield option, tuple(value[:_LONGEST] for value in values)
 
 
 def _options(request: RequestSide) -> dict[str, str]:

@@ -11,6 +11,7 @@ from meshwright.schema.errors import InvalidInput, PlanError
 from meshwright.schema.mesh import Axis, Mesh
 from meshwright.schema.model import Document, Model, Ns, Number
 
+ModulePart = Literal["modules", "optimizer update", "small", "all"]
 Differing = Literal["only in one", "stage", "strategy", "layout", "cost"]
 
 
@@ -61,9 +62,71 @@ class StepChange(Model):
     """The change of a part of the step from the first plan to the second."""
 
     part: str = Field(description="The part, such as `compute` or `waits for gradients`.")
+    kind: str = Field(
+        default="",
+        description="The kind of the part: `compute`, `bubble`, or the traffic that is exposed.",
+    )
     ns: Number = Field(
         description="The change in nanoseconds: for each step, or for each sample if the batches "
         "differ."
+    )
+    until_ns: Number = Field(
+        default=0,
+        description="The time of the first plan with this change and all changes before it. After "
+        "the last change it is the time of the second plan.",
+    )
+
+
+class ModuleCost(Model):
+    """The cost of a group of modules on one device; in a pipeline the mean of the ranks.
+
+    Times are for each step, or for each sample if the batches differ.
+    """
+
+    compute_ns: Ns = Field(description="The compute time in nanoseconds.")
+    communication_ns: Ns = Field(
+        description="The communication time in nanoseconds, including what computation hides.",
+    )
+    parameter_bytes: Number = Field(
+        ge=0,
+        description="The parameters, their gradients and optimizer states, in bytes.",
+    )
+    saved_bytes: Number = Field(
+        ge=0,
+        description="The activations that are saved for the backward pass, of all microbatches in "
+        "flight, in bytes.",
+    )
+
+    @property
+    def ns(self) -> float:
+        """The compute and communication time."""
+        return self.compute_ns + self.communication_ns
+
+    @property
+    def bytes(self) -> float:
+        """The parameters with their states, and the saved activations."""
+        return self.parameter_bytes + self.saved_bytes
+
+
+class ModuleChange(Model):
+    """The change of a group of modules from the first plan to the second."""
+
+    part: ModulePart = Field(
+        description="The group. `optimizer update`: the update of all parameters, which belongs to "
+        "no module. `small`: the sum of the small groups. `all`: the sum of all groups.",
+    )
+    module: str = Field(
+        description="A pattern of the names of the modules, with `*` for a number, such as "
+        "`model.layers.*.mlp`. Empty: ops outside modules.",
+    )
+    count: int = Field(ge=0, description="The number of modules; of `small` and `all`, of groups.")
+    first: ModuleCost = Field(description="The cost in the first plan.")
+    second: ModuleCost = Field(description="The cost in the second plan.")
+    ns: Number = Field(description="The change of the compute and communication time.")
+    bytes: Number = Field(description="The change of the memory.")
+    small: bool = Field(
+        default=False,
+        description="Whether both changes are below 0.1 % of the totals of the larger plan.",
     )
 
 
@@ -131,6 +194,15 @@ class Comparison(Document):
     )
     changes: tuple[StepChange, ...] = Field(
         default=(), description="The changes of the parts of the step, largest first."
+    )
+    modules: tuple[ModuleChange, ...] = Field(
+        default=(), description="The changes by module, largest change of time first."
+    )
+    small_modules: ModuleChange | None = Field(
+        default=None, description="The sum of the small groups. None if there are none."
+    )
+    all_modules: ModuleChange | None = Field(
+        default=None, description="The sum of `modules`. None in comparisons of earlier versions."
     )
     alike: int = Field(ge=0, description="The number of ops without a difference.")
     differences: tuple[OpDifference, ...] = Field(

@@ -47,6 +47,7 @@ BODIES: dict[str, Any] = {
 QUERIES = {
     "/v1/redistributions": "?from_plan={plan}&to_plan={plan}",
     "/v1/comparisons": "?plan={plan}&plan={plan}",
+    "/v1/comparisons/table": "?plan={plan}&plan={plan}",
     "/v1/plans/{plan}/explain": "?op=*",
     "/v1/plans/{plan}/tensor-layouts": "?tensor=x",
 }

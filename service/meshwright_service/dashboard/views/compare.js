@@ -1,60 +1,63 @@
-// Two plans beside each other: totals, then only the ops that differ.
+// Plans beside each other: of two the verdict, totals and what differs; of more a table.
 import { get } from "../api.js";
 import { bars } from "../chart/bars.js";
-import { delta, strategy } from "../delta.js";
+import { waterfall } from "../chart/waterfall.js";
+import { delta } from "../delta.js";
 import { fill, h, link, path } from "../element.js";
 import { PARTS, TIMES, timesOf } from "../kinds.js";
 import { empty, failed, loading } from "../states.js";
 import { table } from "../table.js";
-import { ago, bytes, count, percent, short, time } from "../units.js";
-import { isOverfull, verdict, warningTags } from "../verdict.js";
+import { bytes, count, percent, short, time } from "../units.js";
+import { verdict, warningTags } from "../verdict.js";
+import { plansOf } from "./compare/address.js";
+import { chooser, listOf } from "./compare/chooser.js";
+import { differences } from "./compare/differences.js";
+import { modules } from "./compare/modules.js";
+import { severalPlans } from "./compare/several.js";
 
-const SHOWN = 40; // rows of differences at first; chosen: a person reads the largest
 const CAUSES = 2; // parts that a sentence names; chosen
 const NAMES = ["graph", "topology", "setup", "calibration"];
-const COSTS = ["strategy", "layout", "stage", "cost", "only in one"];
 
 export async function show({ root, query, signal, go, title }) {
   title("Compare");
-  const given = query.getAll("plan").filter(Boolean).slice(0, 2);
-  const head = h("h1", {}, "Compare two plans");
+  const given = plansOf(query);
+  const head = h("h1", {}, given.length > 2 ? `Compare ${given.length} plans` : "Compare two plans");
   fill(root, head, loading("the plans"));
-  const plans = await shelf(given, signal);
-  const choice = chooser(given, plans, go);
+  const plans = await listOf(given, signal);
+  const choice = chooser(given, plans, { go, baseline: query.get("baseline") });
   if (given.length < 2) {
-    fill(root, head, choice, empty("Choose two plans", "Plans of one graph are compared op by op."));
+    fill(root, head, choice, empty("Choose two plans", "Plans of one graph are compared op by op. More than two are a table."));
     return;
   }
   fill(root, head, choice, loading("the comparison"));
-  let found;
   try {
-    found = await get("/v1/comparisons", { signal, query: { plan: given } });
+    const parts = await (given.length > 2 ? severalPlans({ given, plans, query, signal, go }) : twoPlans({ given, plans, signal, title }));
+    fill(root, head, choice, parts);
   } catch (problem) {
     if (signal.aborted) return;
     fill(root, head, choice, failed(problem, problem.status === 404 ? null : () => show({ root, query, signal, go, title })));
-    return;
   }
+}
+
+async function twoPlans({ given, plans, signal, title }) {
+  const found = await get("/v1/comparisons", { signal, query: { plan: given } });
   title(`${found.first.name} against ${found.second.name}`);
-  fill(root, head, choice, likelier(found), requested(found), totals(found, given.map((id) => plans.find((own) => own.id === id))), steps(found), memory(found), differences(found));
+  const entries = given.map((id) => plans.find((own) => own.id === id));
+  return [likelier(found), requested(found), totals(found, entries), changes(found), steps(found), memory(found), modules(found), differences(found)];
 }
 
-async function shelf(given, signal) {
-  const { plans } = await get("/v1/plans", { signal, query: { page_size: 200 } });
-  const known = new Set(plans.map((own) => own.id));
-  const missing = given.filter((id) => !known.has(id)).map((id) => get(path`/v1/plans/${id}/overview`, { signal }).then((own) => own.entry, () => null));
-  return [...plans, ...(await Promise.all(missing)).filter(Boolean)]; // the comparison tells of one that is deleted
-}
-
-function chooser(given, plans, go) {
-  const address = (one, other) => `/compare?${new URLSearchParams([["plan", one], ["plan", other]].filter(([, id]) => id))}`;
-  const pick = (label, at) => {
-    const select = h("select", { id: `plan-${at}`, onchange: () => go(at ? address(given[0] ?? "", select.value) : address(select.value, given[1] ?? "")) },
-      h("option", { value: "" }, "choose a plan"),
-      plans.map((own) => h("option", { value: own.id, selected: own.id === given[at] }, `${clip(own.name || short(own.id))} · ${clip(own.topology_name)} · ${time(own.step_ns)}${isOverfull(own) ? " · does not fit" : ""} · ${short(own.id)} · ${ago(own.created_at)}`)));
-    return h("span", { class: "row" }, h("label", { for: `plan-${at}` }, label), select);
-  };
-  return h("div", { class: "row compare-pick" }, pick("A", 0), pick("B", 1),
-    h("button", { type: "button", disabled: given.length < 2, onclick: () => go(address(given[1], given[0])) }, "Swap"));
+/** The waterfall from the step of A to that of B. */
+function changes({ first, second, changes: parts = [], per_sample: perSample }) {
+  if (!parts.length || !parts[0].kind) return null;
+  const over = perSample ? "a sample" : "a step";
+  const of = (plan) => (perSample && plan.batch ? plan.step_ns / plan.batch : plan.step_ns);
+  return h(
+    "section", { "aria-labelledby": "waterfall" },
+    h("h2", { id: "waterfall" }, `From A to B, for ${over}`),
+    waterfall({
+      from: { name: "A", amount: of(first) }, to: { name: "B", amount: of(second) }, text: time, label: `Time of ${over}, from A to B`,
+      changes: parts.map(({ part, kind, ns, until_ns: until = 0 }) => ({ name: part, colour: TIMES[kind]?.colour ?? "--series-plain", amount: ns, until })),
+    }));
 }
 
 /** The faster plan: by how much, how likely, because of which parts, at which memory. */
@@ -138,70 +141,4 @@ function memory({ first, second }) {
     kinds: PARTS, text: bytes, names: 30, label: "Memory of both in parts",
     limit: first.memory_bytes.capacity === second.memory_bytes.capacity ? { amount: first.memory_bytes.capacity, name: "a device has", colour: "--capacity" } : null,
   });
-}
-
-function differences({ alike, differences: all }) {
-  const held = h("div");
-  const shown = new Set(COSTS);
-  const boxes = COSTS.filter((kind) => all.some((own) => own.differing.includes(kind))).map((kind) =>
-    h("label", {}, h("input", { type: "checkbox", checked: true, onchange: (event) => { if (event.target.checked) shown.add(kind); else shown.delete(kind); draw(SHOWN); } }), kind));
-  draw(SHOWN);
-  return h(
-    "section", { "aria-labelledby": "differences" },
-    h("h2", { id: "differences" }, "Ops that differ"),
-    h("p", { class: "muted" }, `${count(alike)} ops differ in nothing. Repeats are one line; times are over one step on a device of their stage, of all repeats together.`),
-    all.length ? [h("fieldset", { class: "row" }, h("legend", {}, "Show what differs in"), boxes), held] : h("p", {}, "No op differs."),
-  );
-
-  function draw(most) {
-    const rows = all.filter((own) => own.differing.some((kind) => shown.has(kind)));
-    fill(held,
-      table({
-        label: "Ops that differ", rows: rows.slice(0, most),
-        columns: [
-          { title: "Op", width: "21%", value: (own) => [h("code", { class: "name" }, own.label), own.count > 1 ? h("span", { class: "muted" }, ` ×${own.count}`) : null] },
-          { title: "Differs in", value: (own) => own.differing.map((kind, at) => [at ? ", " : "", h("span", { class: "kind" }, kind)]) },
-          { title: "A", width: "19%", value: (own) => side(own.first, own.second) },
-          { title: "B", width: "19%", value: (own) => side(own.second, own.first) },
-          { title: "Compute", number: true, value: (own) => apart(own, "compute_ns", time), sort: (own) => difference(own, "compute_ns") },
-          { title: "Communication", number: true, value: (own) => apart(own, "communication_ns", time), sort: (own) => difference(own, "communication_ns") },
-          { title: "Saved", number: true, value: (own) => apart(own, "saved_bytes", bytes), sort: (own) => difference(own, "saved_bytes") },
-          { title: "Parameters", number: true, value: (own) => apart(own, "parameter_bytes", bytes), sort: (own) => difference(own, "parameter_bytes") },
-        ],
-      }),
-      rows.length > most ? h("button", { type: "button", onclick: () => draw(Infinity) }, `Show all ${count(rows.length)}`) : null,
-    );
-  }
-}
-
-function side(own, other) {
-  if (!own) return h("span", { class: "muted" }, "is not there");
-  const [layout] = own.outputs;
-  return [
-    h("code", { class: "name" }, strategy(own)),
-    other && other.outputs[0] !== layout ? h("div", { class: "muted mono name" }, layout) : null,
-    other && String(other.stages) !== String(own.stages) ? h("div", { class: "muted" }, `stage ${spans(own.stages)}`) : null,
-  ];
-}
-
-// 0, 1, 2, 5 as 0–2, 5
-function spans(numbers) {
-  const found = [];
-  for (const own of numbers) {
-    if (found.at(-1)?.[1] === own - 1) found.at(-1)[1] = own;
-    else found.push([own, own]);
-  }
-  return found.map(([from, to]) => (from === to ? from : `${from}–${to}`)).join(", ");
-}
-
-function difference(own, field) {
-  return (own.second?.[field] ?? 0) - (own.first?.[field] ?? 0);
-}
-
-function apart(own, field, text) {
-  return delta(own.first?.[field] ?? 0, own.second?.[field] ?? 0, { text });
-}
-
-function clip(name) {
-  return name.length > 40 ? `${name.slice(0, 39)}…` : name;
 }

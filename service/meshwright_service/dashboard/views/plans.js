@@ -33,7 +33,7 @@ export async function show({ root, query, signal, go, keep, title }) {
     h("div", { class: "row spread" }, h("h1", {}, "Plans"), chosen.bar),
     away, live, filter.form, list, pager);
   press({
-    c: ["compare the two that are selected", () => chosen.compare()],
+    c: ["compare the plans that are selected", () => chosen.compare()],
     x: ["select the plan of the row", () => document.activeElement.closest?.("tr")?.querySelector("input[type=checkbox]")?.click()],
   }, signal);
   await look({ first: true });

@@ -9,6 +9,7 @@ from starlette.testclient import TestClient
 
 from meshwright.schema import Pipeline, Plan, Setup
 from meshwright.schema.comparison import Comparison
+from meshwright.schema.comparison_table import ComparisonTable
 from meshwright.schema.explanation import Explanation
 from meshwright_solver.simulation.step import step_of
 from tests.service.conftest import Serve
@@ -188,6 +189,34 @@ def test_two_plans_differ_where_they_do(service: TestClient) -> None:
 @pytest.mark.parametrize("given", [[], ["plan_0"], ["plan_0"] * 3])
 def test_a_comparison_is_of_two(service: TestClient, given: list[str]) -> None:
     assert service.get("/v1/comparisons", params={"plan": given}).status_code == 422
+
+
+def test_several_plans_are_a_table(service: TestClient) -> None:
+    wishes = (Pipeline(ranks=2), Pipeline(ranks=1), Pipeline(ranks=4))
+    plans = [staged(service, pipeline=each) for each in wishes]
+    ids = [plan.id for plan in plans]
+    made = ComparisonTable.from_dict(
+        got(service, "/v1/comparisons/table", plan=ids, baseline=ids[1])
+    )
+    assert [column.plan for column in made.plans] == ids
+    assert made.baseline == 1
+    step = next(row for row in made.figures if row.name == "step")
+    assert step.values == tuple(plan.cost.step_ns for plan in plans)
+    assert step.changes[1] == 0
+    assert {row.name for row in made.requested} == {"pipeline ranks"}
+    assert client_of(service).compare_table(ids, baseline=ids[1]) == made
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"plan": ["plan_0"]},
+        {"plan": [f"plan_{number}" for number in range(9)]},
+        {"plan": ["plan_0", "plan_1"], "baseline": "plan_2"},
+    ],
+)
+def test_a_table_is_of_two_to_eight_plans(service: TestClient, given: dict[str, Any]) -> None:
+    assert service.get("/v1/comparisons/table", params=given).status_code == 422
 
 
 def test_the_client_asks_all_of_it(service: TestClient) -> None:

@@ -1,41 +1,43 @@
-// Two plans to be compared: the address keeps which.
-import { fill, h, path } from "../../element.js";
+// Plans to be compared: the address keeps which.
+import { fill, h } from "../../element.js";
 import { short } from "../../units.js";
+import { comparisonAddress, MOST_PLANS } from "../compare/address.js";
 
-/** {bar, box(plan), compare()}; a third pushes the first out. */
-export function selection({ query, keep, go }) {
-  let chosen = query.getAll("selected").slice(0, 2);
+/** {bar, box(plan), compare(), chosen(), select(ids)}; beyond the most plans the first is left out. */
+export function selection({ query, keep, go, onChange = () => null }) {
+  let chosen = query.getAll("selected").slice(0, MOST_PLANS);
   const bar = h("div", { class: "row selection", role: "status" });
   draw();
-  return { bar, box, compare };
+  return { bar, box, compare, chosen: () => chosen, select };
 
   function box(plan) {
     return h("input", { type: "checkbox", "aria-label": `Select ${plan.name || short(plan.id)} to compare`, "data-plan": plan.id, onchange: (event) => toggle(plan.id, event.target.checked), ...(chosen.includes(plan.id) ? { checked: true } : {}) });
   }
 
   function toggle(id, on) {
-    chosen = chosen.filter((own) => own !== id);
-    if (on) chosen = [...chosen, id].slice(-2);
+    const others = chosen.filter((own) => own !== id);
+    select(on ? [...others, id] : others);
+  }
+
+  function select(ids) {
+    chosen = ids.slice(-MOST_PLANS);
     document.querySelectorAll("input[data-plan]").forEach((own) => {
       own.checked = chosen.includes(own.dataset.plan);
       own.toggleAttribute("checked", own.checked);
     });
     keep({ selected: chosen });
     draw();
+    onChange(chosen);
   }
 
   function draw() {
     fill(bar,
-      chosen.length === 0 ? h("span", { class: "muted" }, "Select two plans to compare them") : null,
-      chosen.length === 1 ? h("span", { class: "muted" }, "One selected; one more to compare") : null,
-      chosen.length === 2 ? h("a", { class: "button", href: address() }, "Compare the two") : null);
-  }
-
-  function address() {
-    return path`/compare?plan=${chosen[0]}&plan=${chosen[1]}`;
+      chosen.length < 2 ? h("span", { class: "muted" }, chosen.length ? "One selected; one more to compare" : `Select 2 to ${MOST_PLANS} plans to compare them`) : null,
+      chosen.length > 1 ? h("a", { class: "button", href: comparisonAddress(chosen) }, chosen.length === 2 ? "Compare the two" : `Compare the ${chosen.length}`) : null,
+      chosen.length ? h("button", { type: "button", onclick: () => select([]) }, "Select none") : null);
   }
 
   function compare() {
-    if (chosen.length === 2) go(address());
+    if (chosen.length > 1) go(comparisonAddress(chosen));
   }
 }
