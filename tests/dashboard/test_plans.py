@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import httpx
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
@@ -145,6 +146,83 @@ def test_selected_plans_lead_to_their_comparison(page: Page, site: Site) -> None
     page.go_back()
     page.get_by_role("button", name="Select none").click()
     expect(page.get_by_role("checkbox", checked=True)).to_have_count(0)
+
+
+def test_plans_are_dots_that_are_chosen_by_click_key_and_rectangle(page: Page, site: Site) -> None:
+    visit(page, site.url)
+    page.get_by_text("Chart", exact=True).click()
+    expect(page).to_have_url(re.compile("chart=open"))
+    chart = page.get_by_role("group", name=re.compile("^throughput of a device against memory"))
+    dots = chart.get_by_role("button")
+    with Client(site.url) as client:
+        plans = list(client.plans())
+    placed = [plan for plan in plans if plan["figures"]["samples_per_s"]]
+    expect(dots).to_have_count(len(placed))
+    check(page, "plans-chart")
+    chart.get_by_role("button", name=re.compile("^llama3-8b")).first.click()
+    expect(row(page, "llama3-8b").get_by_role("checkbox")).to_be_checked()
+    expect(page).to_have_url(re.compile(f"selected={site.plans['llama']}"))
+    expect(chart.locator("[aria-pressed=true]:focus")).to_have_count(1)
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("checkbox", checked=True, name=re.compile("^Select"))).to_have_count(0)
+    before = page.evaluate("document.activeElement.dataset.at")
+    page.keyboard.press("End")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowRight")
+    after = page.evaluate("document.activeElement.dataset.at")
+    assert {before, after} <= {str(at) for at in range(len(placed))}
+    assert chart.locator('[tabindex="0"]').count() == 1
+    box = chart.bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 60, box["y"] + 4)
+    page.mouse.down()
+    page.mouse.move(box["x"] + box["width"] - 2, box["y"] + box["height"] - 4, steps=4)
+    page.mouse.up()
+    chosen = page.locator("input[data-plan]:checked")
+    expect(chosen).to_have_count(min(8, len(placed)))
+    page.get_by_label("Up").select_option(label="step")
+    page.get_by_label("Right").select_option(label="devices")
+    expect(page).to_have_url(re.compile("y=step&x=devices"))
+    page.reload()
+    expect(page.get_by_role("group", name=re.compile("^step against devices"))).to_be_visible()
+
+
+def test_the_chart_follows_the_filter(page: Page, site: Site) -> None:
+    visit(page, f"{site.url}/?chart=open&model=mixtral")
+    expect(page.get_by_text("1 plans.")).to_be_visible()
+    page.get_by_label("Model").fill("no such model")
+    expect(page.get_by_role("heading", name="No figures")).to_be_visible()
+
+
+def test_columns_are_chosen_and_remembered(page: Page, site: Site) -> None:
+    visit(page, site.url)
+    heads = page.get_by_role("table", name="Plans").get_by_role("columnheader")
+    by_default = heads.all_inner_texts()
+    page.get_by_text("Columns", exact=True).click()
+    page.get_by_role("checkbox", name="Gap").uncheck()
+    page.get_by_role("checkbox", name="Devices").check()
+    expect(page.get_by_role("columnheader", name="Devices")).to_be_visible()
+    expect(page.get_by_role("columnheader", name="Gap")).to_have_count(0)
+    expect(page).to_have_url(re.compile("columns=.*devices"))
+    visit(page, site.url)  # another visit, without the address
+    expect(page.get_by_role("columnheader", name="Devices")).to_be_visible()
+    page.get_by_text("Columns", exact=True).click()
+    page.get_by_role("button", name="Defaults").click()
+    expect(page.get_by_role("columnheader", name="Devices")).to_have_count(0)
+    assert heads.all_inner_texts() == by_default
+    assert "columns" not in page.url
+
+
+def test_plans_of_one_model_are_told_apart_by_their_requests(page: Page, site: Site) -> None:
+    visit(page, site.url)
+    with Client(site.url) as client:
+        told = {plan["id"]: plan["differs_in"] for plan in client.plans()}
+    assert all(told[plan] == "" for plan in site.plans.values())
+    listed = httpx.get(f"{site.url}/v1/plans?page_size=50").json()
+    listed["plans"][0]["differs_in"] = "batch 512 · tp 8 · reserve 20 %"
+    page.route("**/v1/plans?*", lambda route: route.fulfill(json=listed))
+    visit(page, site.url)
+    expect(rows(page).first).to_contain_text("batch 512 · tp 8 · reserve 20 %")
 
 
 def test_a_plan_that_comes_while_one_looks_takes_its_place_and_no_focus(

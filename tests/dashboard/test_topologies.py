@@ -99,6 +99,43 @@ def test_a_reported_step_is_called_no_measurement_of_a_link(
     expect(own).to_contain_text("anchored to 1 reported step")
 
 
+def test_observed_steps_stand_beside_their_predictions(
+    page: Page, site: Site, measured: Measured
+) -> None:
+    plan = httpx.get(f"{site.url}/v1/plans/{site.plans['llama']}").json()
+    visit(page, f"{site.url}/topologies/{plan['topology']}")
+    found = httpx.get(f"{site.url}/v1/topologies/{plan['topology']}/observations").json()
+    chart = page.get_by_role("img", name=re.compile("^Observed over predicted steps"))
+    expect(chart.locator(".observation")).to_have_count(len(found["observations"]))
+    stacks = page.get_by_role("table", name="Observed steps by stack")
+    row = stacks.get_by_role("row").filter(has_text="torchtitan 0.3")
+    expect(row).to_contain_text("×1.20")
+    expect(row).to_contain_text("too few for a spread")
+    expect(row).to_contain_text("anchored to 1 step")
+    again = row.get_by_role("link", name="Plan again with this calibration")
+    wanted = f"/plans/{site.plans['llama']}/what-if?calibration={measured.anchored}"
+    expect(again).to_have_attribute("href", wanted)
+    one = page.get_by_role("table", name="Observations", exact=True).get_by_role("row").nth(1)
+    expect(one).to_contain_text("×1.20")
+    shot(page, "topology-observations")
+    again.click()
+    expect(page.get_by_label("Calibration", exact=True)).to_have_value(measured.anchored)
+
+
+def test_rates_are_labeled_by_their_origin(page: Page, site: Site, measured: Measured) -> None:
+    plan = httpx.get(f"{site.url}/v1/plans/{site.plans['llama']}").json()
+    links = page.get_by_role("table", name="Links")
+    visit(page, f"{site.url}/topologies/{measured.topology}")
+    expect(links.get_by_text("measured in this cluster")).not_to_have_count(0)
+    visit(page, f"{site.url}/topologies/{plan['topology']}")
+    expect(links.get_by_text("published measurements")).not_to_have_count(0)
+    visit(page, f"{site.url}/topologies/{plan['topology']}?calibration={measured.anchored}")
+    expect(links.get_by_text("anchored by observed steps")).not_to_have_count(0)
+    expect(links.get_by_text("measured in this cluster")).to_have_count(0)
+    devices = page.get_by_role("table", name="Devices")
+    expect(devices.get_by_text("anchored by observed steps")).not_to_have_count(0)
+
+
 @pytest.mark.usefixtures("measured")
 def test_a_mixed_cluster_has_each_group_and_its_names_stay_text(page: Page, site: Site) -> None:
     visit(page, f"{site.url}/topologies/{mixed().id}")

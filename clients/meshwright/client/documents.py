@@ -52,6 +52,12 @@ def rates(topology: str, *, calibration: str | None = None) -> Exchange[Topology
     return TopologyRates.from_dict((yield from got(path, calibration=calibration)))
 
 
+def topology_observations(topology: str) -> Exchange[dict[str, Any]]:
+    """The observed steps of all plans for a stored topology: `stacks`, each with the median and the
+    spread of its ratios, and `observations`, the newest first."""
+    return (yield from got(f"/v1/topologies/{segment(topology)}/observations"))
+
+
 def get_setup(setup: str) -> Exchange[Setup]:
     """The stored setup that a plan names."""
     return Setup.from_dict((yield from got(f"/v1/setups/{segment(setup)}")))

@@ -70,6 +70,7 @@ class Endpoints:
     topologies = Listing(of_documents.topologies)
     delete_graph = Endpoint(of_documents.delete_graph)
     rates = Endpoint(of_documents.rates)
+    topology_observations = Endpoint(of_documents.topology_observations)
     delete_topology = Endpoint(of_documents.delete_topology)
     get_setup = Endpoint(of_documents.get_setup)
     upload_calibration = Endpoint(of_documents.upload_calibration)

@@ -225,8 +225,9 @@ class ObservationList(BaseModel):
 class PlanEntry(BaseModel):
     """A plan in a list. key, key_name: the key of its first request; None without keys.
 
-    warnings: codes of the plan's warnings; figures: throughput and degrees. Both are empty for
-    plans that earlier versions stored.
+    warnings: codes of the plan's warnings; figures: throughput and degrees. differs_in: the options
+    that the request states and not all plans of the graph do. They are empty for plans that earlier
+    versions stored.
     """
 
     id: str
@@ -248,10 +249,33 @@ class PlanEntry(BaseModel):
     warnings: tuple[str, ...] = ()
     target: Target | None = None
     figures: PlanFigures | None = None
+    differs_in: str = ""
     certificate: Literal["verified", "failed", "not verifiable"] | None = None
     labels: tuple[str, ...] = ()
     key: str | None = None
     key_name: str | None = None
+
+
+class PlanPointEntry(BaseModel):
+    """The figures of a plan in a chart; None where they are unknown."""
+
+    id: str
+    name: str
+    topology_name: str
+    step_ns: float | None = None
+    headroom: float | None = None
+    devices: float | None = None
+    batch: float | None = None
+    units_per_s: float | None = None
+    device_rate: float | None = None
+    utilization: float | None = None
+
+
+class PlanPointList(BaseModel):
+    """The newest plans of a filter as points. total: the number of all plans of the filter."""
+
+    points: tuple[PlanPointEntry, ...]
+    total: int
 
 
 class PlanLabels(BaseModel):

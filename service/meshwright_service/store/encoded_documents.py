@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from meshwright.schema import Document, Plan
-from meshwright.schema.canonical import digest_of_text
+from meshwright.reports.stated_options import stated_options
+from meshwright.schema import Document, Plan, Setup
+from meshwright.schema.canonical import canonical_json, digest_of_text
 from meshwright.schema.cost_graph import CostGraphFile
 from meshwright.schema.json_writer import written_canonically
 from meshwright.schema.overview import PlanWarning
@@ -112,10 +113,12 @@ def stored_plan(
     derived: Mapping[str, Parts] | None = None,
     warnings: Sequence[PlanWarning] = (),
     figures: PlanFigures | None = None,
+    setup: Setup | None = None,
 ) -> StoredPlan:
     """Encode a plan and the columns of its row in the plan index.
 
-    warnings, figures: of the plan for its request; the list of plans has them.
+    warnings, figures: of the plan for its request; the list of plans has them. setup: of the
+    request; its options are unknown without it.
     """
     columns = {
         "graph": plan.graph,
@@ -126,6 +129,7 @@ def stored_plan(
         "solver": plan.wishes.solver,
         "calibration": plan.calibration,
         "target": plan.wishes.target or "",
+        "options": None if setup is None else canonical_json(stated_options(plan, setup)),
         **plan_numbers(plan, figures),
     }
     return StoredPlan(stored(plan), columns, derived or {})

@@ -25,6 +25,7 @@ from meshwright_service.store import documents
 from meshwright_service.store.document_locks import referring
 from meshwright_service.store.insert_if_absent import insert_new
 from meshwright_service.store.pagination import Order, Page, PageRequest, read_page
+from meshwright_service.store.request_differences import differences_of_requests
 from meshwright_service.store.tables import CertificateRow, DocumentRow, KeyRow, LabelRow, PlanRow
 from meshwright_service.store.time_range import ALWAYS, Period
 
@@ -132,6 +133,48 @@ def list_plans(
     return Page(_summaries(connection, tenant, rows), token)
 
 
+@dataclass(frozen=True, slots=True)
+class PlanPoint:
+    """The figures of a plan by which lists are sorted; None in plans of earlier versions."""
+
+    id: str
+    name: str
+    topology_name: str
+    step_ns: float | None
+    headroom: float | None
+    devices: float | None
+    batch: float | None
+    units_per_s: float | None
+    device_rate: float | None
+    utilization: float | None
+
+
+def plan_points(
+    connection: Connection, tenant: Tenant, wanted: PlanFilter, limit: int
+) -> tuple[list[PlanPoint], int]:
+    """The figures of the newest plans of a filter, at most `limit`, and the number of all plans."""
+    certificate = and_(CertificateRow.plan == PlanRow.id, CertificateRow.tenant == PlanRow.tenant)
+    conditions = PlanRow.tenant == tenant, *wanted.conditions()
+    statement = (
+        select(
+            PlanRow.id, PlanRow.model.label("name"), DocumentRow.name.label("topology_name"),
+            PlanRow.step_ns, PlanRow.headroom,
+            PlanRow.devices, PlanRow.batch, PlanRow.units_per_s, PlanRow.device_rate,
+            PlanRow.utilization,
+        )
+        .outerjoin(CertificateRow, certificate)
+        .join(DocumentRow, DocumentRow.id == PlanRow.topology)
+        .where(*conditions)
+        .order_by(PlanRow.created.desc(), PlanRow.id.desc())
+        .limit(limit)
+    )  # fmt: skip
+    points = [PlanPoint(**row._asdict()) for row in connection.execute(statement)]
+    if len(points) < limit:
+        return points, len(points)
+    counted = select(func.count()).select_from(PlanRow).outerjoin(CertificateRow, certificate)
+    return points, connection.execute(counted.where(*conditions)).scalar_one()
+
+
 def entry(connection: Connection, tenant: Tenant, plan: str) -> dict[str, Any]:
     """The summary of one plan, as in the list; raises NotFound."""
     _check(connection, tenant, plan)
@@ -190,6 +233,8 @@ def _entries(tenant: Tenant) -> Select[Any]:
             PlanRow.created,
             PlanRow.summary,
             PlanRow.key,
+            PlanRow.graph,
+            PlanRow.options,
             KeyRow.name.label("key_name"),
             DocumentRow.name.label("topology_name"),
             CertificateRow.outcome,
@@ -205,6 +250,8 @@ def _summaries(
     connection: Connection, tenant: Tenant, rows: Sequence[Row[Any]]
 ) -> tuple[dict[str, Any], ...]:
     labels = _labels(connection, tenant, [row.id for row in rows])
+    graphs = {row.graph for row in rows if row.options is not None}
+    differences = differences_of_requests(connection, tenant, graphs)
     return tuple(
         {
             "id": row.id,
@@ -214,6 +261,7 @@ def _summaries(
             "key": row.key,
             "key_name": row.key_name,
             "topology_name": row.topology_name,
+            "differs_in": differences.get((row.graph, row.options), ""),
             **row.summary,
         }
         for row in rows

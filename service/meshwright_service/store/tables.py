@@ -137,7 +137,8 @@ class PlanRow(Base):
     keys are revoked, but never deleted. step_ns to utilization: figures that lists are sorted and
     filtered by (`meshwright.schema.plan_figures`), None in plans of earlier versions. headroom: the
     free share of the device memory. units_per_s: tokens per second, or samples without sequences.
-    device_rate: the same for one device.
+    device_rate: the same for one device. options: canonical JSON of the options that the request
+    states (`meshwright.reports.stated_options`), None in plans of earlier versions.
     """
 
     __tablename__ = "plans"
@@ -171,6 +172,7 @@ class PlanRow(Base):
     device_rate: Mapped[float | None] = mapped_column(Float(53))
     utilization: Mapped[float | None] = mapped_column(Float(53))
     target: Mapped[str] = mapped_column(String(40), server_default="")
+    options: Mapped[str | None] = mapped_column(Text)
 
 
 class SweepRecord(Base):
@@ -232,6 +234,7 @@ class ObservationRow(Base):
         ForeignKeyConstraint(["tenant", "plan"], ["plans.tenant", "plans.id"]),
         Index("observations_by_plan", "tenant", "plan", "created", "id"),
         Index("observations_by_calibration", "tenant", "calibration", "topology", "created"),
+        Index("observations_by_topology", "tenant", "topology", "created", "id"),
     )
 
     tenant: Mapped[str] = mapped_column(TENANT, primary_key=True)

@@ -56,6 +56,6 @@ class IncumbentReporter:
             return
         warnings = request_warnings(answer.plan, request)
         figures = figures_of(answer.plan, request)
-        sent = stored_plan(answer.plan, warnings=warnings, figures=figures).to_message()
+        sent = stored_plan(answer.plan, None, warnings, figures, request.setup).to_message()
         self._messages.write({"kept": sent, "seconds": answer.seconds})
         self._best_ns = answer.plan.cost.step_ns

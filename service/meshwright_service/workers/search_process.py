@@ -91,7 +91,8 @@ def plan_message(plan: Plan, request: Request, stop: StopSignal) -> dict[str, An
         trace = {"trace": traceback.format_exc()}
     finally:
         signal.signal(signal.SIGTERM, before)
-    sent = stored_plan(plan, views, request_warnings(plan, request), figures_of(plan, request))
+    warnings, figures = request_warnings(plan, request), figures_of(plan, request)
+    sent = stored_plan(plan, views, warnings, figures, request.setup)
     return {"plan": sent.to_message(), **trace}
 
 

@@ -14,6 +14,10 @@ from meshwright_service.common.settings import Settings
 from tests.service.conftest import local
 from tests.service.samples import GRAPH
 
+PARTS = {
+    "parameters", "gradients", "optimizer", "cache", "activations", "recomputed", "working",
+    "gathered", "buffers",
+}  # fmt: skip
 WAIT = {"Prefer": "wait=60"}
 ASKED = {"graph": GRAPH, "topology": "h100-1x4"}
 
@@ -121,6 +125,69 @@ def test_an_observation_needs_its_plan(http: TestClient) -> None:
     answer = http.post("/v1/plans/plan_0/observations", json={"step_ns": 5})
     assert answer.status_code == 404
     assert http.get("/v1/plans/plan_0/observations").status_code == 404
+
+
+def of_topology(http: TestClient, topology: object) -> dict:
+    answer = http.get(f"/v1/topologies/{topology}/observations")
+    assert answer.status_code == 200, answer.text
+    found: dict = answer.json()
+    return found
+
+
+def test_a_topology_has_the_observations_of_its_plans_by_stack(http: TestClient) -> None:
+    plan = planned(http, topology="h100-2x4")
+    cost = plan["cost"]
+    for times in (1.1, 1.5, 1.2):
+        made = observe(http, plan, times, stack="eager", memory_bytes=1_000_000)
+    observe(http, plan, 0.97, stack="compiled", steps=50)
+    found = of_topology(http, plan["topology"])
+    assert found["total"] == 4
+    assert [own["ratio"] for own in found["observations"]] == pytest.approx([0.97, 1.2, 1.5, 1.1])
+    stacks = {own["stack"]: own for own in found["stacks"]}
+    eager, compiled = stacks["eager"], stacks["compiled"]
+    assert eager["observations"] == 3
+    assert eager["median"] == pytest.approx(1.2)
+    assert (eager["lowest"], eager["highest"]) == (pytest.approx(1.1), pytest.approx(1.5))
+    assert eager["anchored"] == made["calibration"]
+    assert (compiled["observations"], compiled["plan"]) == (1, plan["id"])
+    newest, *others = found["observations"]
+    assert newest["predicted_step_ns"] == cost["step_ns"]
+    assert (newest["steps"], "memory_bytes" in newest) == (50, False)
+    memory = cost["memory_bytes"]
+    used = sum(value for name, value in memory.items() if name in PARTS)
+    assert {own["memory_bytes"] for own in others} == {1_000_000}
+    assert {own["predicted_memory_bytes"] for own in others} == {used}
+
+
+def test_a_ratio_outside_of_its_interval_is_marked(http: TestClient) -> None:
+    plan = planned(http, topology="h100-4x4")
+    for times in (1.0, 40.0):
+        observe(http, plan, times)
+    outlying, usual = of_topology(http, plan["topology"])["observations"]
+    low, high = usual["interval"]
+    assert low < 1 < high < 40
+    assert outlying["outside"]
+    assert not usual["outside"]
+    (stack,) = of_topology(http, plan["topology"])["stacks"]
+    assert stack["outside"] == 1
+
+
+def test_one_outlying_step_is_no_measurement_of_a_link(http: TestClient) -> None:
+    plan = planned(http, topology="h100-8x4")
+    path = f"/v1/topologies/{plan['topology']}/rates"
+    before = http.get(path).json()
+    made = observe(http, plan, 1.31, stack="torchtitan")
+    after = http.get(path).json()
+    assert after == before
+    assert not after.get("measured")
+    anchored = http.get(path, params={"calibration": made["calibration"]}).json()
+    assert not anchored.get("measured")
+    found = of_topology(http, plan["topology"])
+    assert [own["observations"] for own in found["stacks"]] == [1]
+
+
+def test_a_topology_that_is_not_there_has_no_observations(http: TestClient) -> None:
+    assert http.get("/v1/topologies/topo_0/observations").status_code == 404
 
 
 def test_plans_of_a_corrected_calibration_correct_nothing_more(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from meshwright.runtime import rank_strategy
 from meshwright.schema import Certificate, Graph, Plan, Setup, Topology
@@ -12,7 +13,7 @@ from meshwright.schema.rank_strategy import RankStrategy
 from meshwright.schema.request_options import Solver
 from meshwright.schema.target import Target
 from meshwright_service.api import etags
-from meshwright_service.api.resources import PlanList, plan_entry_of
+from meshwright_service.api.resources import PlanList, PlanPointEntry, PlanPointList, plan_entry_of
 from meshwright_service.api.routes.documents import IN_USE, read_document
 from meshwright_service.api.state import Service
 from meshwright_service.auth.principals import Admin, Reader
@@ -30,14 +31,11 @@ STRATEGY: dict[int | str, dict[str, Any]] = {
 }
 Filter = Annotated[str | None, Query(max_length=100)]
 Glob = Annotated[str | None, Query(min_length=1, max_length=200, description="`*` and `?`")]
+MOST_POINTS = 2000  # chosen: dots that a chart can show
 Outcome = Literal["verified", "failed", "not verifiable"]
 
 
-@router.get("", response_model_exclude_none=True, summary="List plans")
-def list_plans(
-    service: Service,
-    by: Reader,
-    page: Paging,
+def plan_filter(
     period: During,
     graph: Filter = None,
     topology: Filter = None,
@@ -55,6 +53,24 @@ def list_plans(
     ] = None,
     batch: Annotated[int | None, Query(ge=1)] = None,
     devices: Annotated[int | None, Query(ge=1)] = None,
+) -> PlanFilter:
+    """The filter of the query parameters."""
+    return PlanFilter(
+        graph=graph, topology=topology, model=model, label=label, outcome=outcome, solver=solver,
+        certificate=certificate, key=key, calibration=calibration, period=period, target=target,
+        fits=fits, headroom=headroom, batch=batch, devices=devices,
+    )  # fmt: skip
+
+
+Wanted = Annotated[PlanFilter, Depends(plan_filter)]
+
+
+@router.get("", response_model_exclude_none=True, summary="List plans")
+def list_plans(
+    service: Service,
+    by: Reader,
+    page: Paging,
+    wanted: Wanted,
     sort: Annotated[
         PlanSort | None, Query(description="Ascending; with a minus before it, descending")
     ] = None,
@@ -62,15 +78,25 @@ def list_plans(
     """Plans, newest first unless sorted. Throughput counts tokens, or samples of a graph without
     sequences. model: a glob on the names of graphs. label: a glob that one of the
     labels matches. key: the id of the key of the request. since, until: the time of the storage."""
-    wanted = PlanFilter(
-        graph=graph, topology=topology, model=model, label=label, outcome=outcome, solver=solver,
-        certificate=certificate, key=key, calibration=calibration, period=period, target=target,
-        fits=fits, headroom=headroom, batch=batch, devices=devices,
-    )  # fmt: skip
     with service.database.reading() as connection:
         listed = plan_index.list_plans(connection, by.tenant, page, wanted, sort)
     return PlanList(
         plans=tuple(map(plan_entry_of, listed.items)), next_page_token=listed.next_token
+    )
+
+
+@router.get("/points", response_model_exclude_none=True, summary="The figures of many plans")
+def list_plan_points(
+    service: Service,
+    by: Reader,
+    wanted: Wanted,
+    limit: Annotated[int, Query(ge=1, le=MOST_POINTS)] = MOST_POINTS,
+) -> PlanPointList:
+    """The newest plans of a filter as points of a chart, with the filters of the list of plans."""
+    with service.database.reading() as connection:
+        points, total = plan_index.plan_points(connection, by.tenant, wanted, limit)
+    return PlanPointList(
+        points=tuple(PlanPointEntry(**asdict(point)) for point in points), total=total
     )
 
 

@@ -15,7 +15,8 @@ from meshwright_service.api.resources import TopologyList, UploadAnswer
 from meshwright_service.api.routes.documents import IN_USE, UPLOAD, entries, read_document, upload
 from meshwright_service.api.state import Service
 from meshwright_service.auth.principals import Admin, Planner, Reader
-from meshwright_service.store import calibrations, deletion, documents
+from meshwright_service.store import calibrations, deletion, documents, observation_history
+from meshwright_service.store.observation_history import TopologyObservations
 from meshwright_service.store.pagination import MAX_PAGE, PageRequest, Paging
 
 router = APIRouter(prefix="/v1/topologies", tags=["topologies"])
@@ -62,6 +63,19 @@ def get_rates(
     return rates_in(
         topology_document, rated_by, measured=is_measured_here and rated_by.anchored is None
     )
+
+
+@router.get(
+    "/{topology}/observations",
+    response_model_exclude_none=True,
+    summary="List the observed steps of a topology",
+)
+def get_topology_observations(service: Service, by: Reader, topology: str) -> TopologyObservations:
+    """The newest observed steps of all plans for a topology beside their predictions, and their
+    median and spread by software stack. An observation is a whole step: it measures no device and
+    no link."""
+    with service.database.reading() as connection:
+        return observation_history.observations_of_topology(connection, by.tenant, topology)
 
 
 @router.delete("/{topology}", status_code=204, responses=IN_USE, summary="Delete a topology")

@@ -6,7 +6,9 @@ import { press } from "../keys.js";
 import { empty, failed, loading } from "../states.js";
 import { ago } from "../units.js";
 import { filters } from "./plans/filters.js";
-import { plansTable } from "./plans/plans_table.js";
+import { plansChart } from "./plans/chart.js";
+import { columnChooser } from "./plans/columns.js";
+import { CHOICES, DEFAULTS, plansTable } from "./plans/plans_table.js";
 import { selection } from "./plans/selection.js";
 import { ended, underWay } from "./plans/searches.js";
 
@@ -20,7 +22,9 @@ export async function show({ root, query, signal, go, keep, title }) {
   const away = h("p", { class: "away warn", role: "status", hidden: true });
   const list = h("div", { class: "shelf" }, loading("plans"));
   const pager = h("nav", { class: "row pager", "aria-label": "Pages" });
-  const chosen = selection({ query, keep, go });
+  const chosen = selection({ query, keep, go, onChange: () => chart.mark() });
+  const chart = plansChart({ query, keep, signal, chosen });
+  const columns = columnChooser({ columns: CHOICES, defaults: DEFAULTS, query, keep, onChange: () => { shown = null; return listed(); } });
   let page = query.get("page");
   let sort = query.get("sort") ?? "";
   let shown = null; // the table of the list
@@ -31,7 +35,7 @@ export async function show({ root, query, signal, go, keep, title }) {
   const [filter, editable] = await Promise.all([filters({ query, signal, onChange: filtered }), may("plan")]);
   fill(root,
     h("div", { class: "row spread" }, h("h1", {}, "Plans"), chosen.bar),
-    away, live, filter.form, list, pager);
+    away, live, filter.form, chart.element, columns.element, list, pager);
   press({
     c: ["compare the plans that are selected", () => chosen.compare()],
     x: ["select the plan of the row", () => document.activeElement.closest?.("tr")?.querySelector("input[type=checkbox]")?.click()],
@@ -90,6 +94,7 @@ export async function show({ root, query, signal, go, keep, title }) {
       if (own !== asking || signal.aborted) return;
       plansAt = performance.now();
       draw(asked, found);
+      chart.update(asked);
     } catch (error) {
       if (signal.aborted || own !== asking) return;
       if (error.status === 0 && shown) throw error;
@@ -108,7 +113,7 @@ export async function show({ root, query, signal, go, keep, title }) {
       shown.table.update(rows);
     } else {
       const make = asked.noun === "plans" ? plansTable : ended;
-      shown = { noun: asked.noun, page, table: make(rows, { go, signal, chosen, editable, remote: { sort, onSort } }) };
+      shown = { noun: asked.noun, page, table: make(rows, { go, signal, chosen, editable, remote: { sort, onSort }, columns: columns.shown() }) };
       fill(list, shown.table);
     }
     const held = document.activeElement?.closest?.(".pager") ? document.activeElement.textContent : null;

@@ -4,17 +4,20 @@ import { fill, h, link, path } from "../element.js";
 import { prose } from "../prose.js";
 import { failed, loading } from "../states.js";
 import { bytes, count, percent, rate, short } from "../units.js";
+import { origin } from "./calibration/source.js";
 import { boxes } from "./topology/boxes.js";
 import { devices } from "./topology/devices.js";
 import { links } from "./topology/links.js";
+import { observations } from "./topology/observations.js";
 import { profiles } from "./topology/profiles.js";
 
 export async function show({ root, params, query, signal, keep, title }) {
   const id = params.topology;
-  const [own, known, plans] = await Promise.all([
+  const [own, known, plans, observed] = await Promise.all([
     get(path`/v1/topologies/${id}`, { signal }),
     get("/v1/calibrations", { signal, query: { topology: id, page_size: 200 } }),
     get("/v1/plans", { signal, query: { topology: id, page_size: 5 } }),
+    get(path`/v1/topologies/${id}/observations`, { signal }),
   ]);
   title(own.name || short(id));
   const groups = [own, ...(own.beside ?? [])];
@@ -29,6 +32,7 @@ export async function show({ root, params, query, signal, keep, title }) {
     facts(own, groups, plans, id),
     choice,
     rates,
+    observations(observed),
     h("h2", {}, "Where the data sheets' numbers are from"),
     [...new Set([own.source, ...groups.map((group) => group.device.source)])].filter(Boolean).map(prose),
     h("p", { class: "muted" }, "Document ", link(path`/v1/topologies/${id}`, h("code", {}, short(id)))),
@@ -38,21 +42,23 @@ export async function show({ root, params, query, signal, keep, title }) {
   async function drawn(calibration) {
     try {
       const kept = await get(path`/v1/topologies/${id}/rates`, { signal, query: { calibration } });
-      fill(rates, groups.map((group, at) => section(group, kept.groups[at], groups.length > 1, own.uplink)));
+      const from = origin(known.calibrations.find((entry) => entry.id === kept.calibration));
+      fill(rates, groups.map((group, at) => section(group, kept.groups[at], { isMixed: groups.length > 1, uplink: own.uplink, from })));
     } catch (problem) {
       if (!signal.aborted) fill(rates, failed(problem, () => drawn(calibration)));
     }
   }
 }
 
-function section(group, kept, mixed, uplink) {
+/** from: the origin of the rates of the calibration, as text. */
+function section(group, kept, { isMixed, uplink, from }) {
   return [
-    mixed ? h("h2", {}, h("span", { class: "name" }, kept.device), ` × ${count(kept.devices)}`) : null,
-    mixed ? h("p", { class: "muted" }, `Reaches other groups by ${uplinked(group.uplink ?? uplink)}.`) : null,
+    isMixed ? h("h2", {}, h("span", { class: "name" }, kept.device), ` × ${count(kept.devices)}`) : null,
+    isMixed ? h("p", { class: "muted" }, `Reaches other groups by ${uplinked(group.uplink ?? uplink)}.`) : null,
     kept.relative ? h("p", { class: "name warn" }, `${kept.device} has no curves of its own: these are ${kept.relative}'s.`) : null,
     boxes(group, kept),
-    links(kept),
-    devices(group, kept),
+    links(kept, from),
+    devices(group, kept, from),
   ];
 }
 

@@ -28,3 +28,16 @@ export function source(own) {
   const [mark, says] = MARKS[provenance(own)];
   return h("span", { class: `tag ${mark}`, title: says }, provenanceOf(own));
 }
+
+const ORIGINS = {
+  anchored: ["warn", "anchored by observed steps"],
+  measured: ["good", "measured in this cluster"],
+  published: ["", "published measurements"],
+  "data sheet": ["", "data sheet"],
+};
+
+/** A function that makes tags with the origin of a calibration's rates; entry: nothing for the planner's own. */
+export function origin(entry) {
+  const [mark, text] = ORIGINS[entry ? provenance(entry) : "published"];
+  return () => h("span", { class: `tag ${mark}`.trim() }, text);
+}

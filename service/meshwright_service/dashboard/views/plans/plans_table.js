@@ -8,30 +8,53 @@ import { when } from "./when.js";
 
 const BAR = 40; // pixels of a device's memory
 
-export function plansTable(rows, { go, signal, chosen, editable, remote }) {
+/** The columns that can be chosen: {id, title, says}. */
+export const CHOICES = [
+  ["topology", "Topology"], ["batch", "Batch"], ["devices", "Devices"], ["degrees", "Degrees", "of most of the arithmetic; ≈: some ops differ"],
+  ["differs", "Differs in", "the options that the request states and not all plans of the graph do"], ["microbatches", "Microbatches"], ["recompute", "Recompute"],
+  ["step", "Step"], ["throughput", "Throughput"], ["device", "A device", "throughput of one device"], ["utilization", "MFU", "model FLOPs utilization"],
+  ["memory", "Memory free", "of the device with the highest peak, beyond the reserve"], ["gap", "Gap", "to the lower bound of the search"],
+  ["proof", "Proof"], ["labels", "Labels"], ["stored", "Stored"],
+].map(([id, title, says]) => ({ id, title, says }));
+export const DEFAULTS = CHOICES.map(({ id }) => id).filter((id) => !["devices", "microbatches", "recompute"].includes(id));
+
+/** columns: the ids of the columns that are shown. */
+export function plansTable(rows, { go, signal, chosen, editable, remote, columns }) {
   const withKeys = rows.some((plan) => plan.key);
   const rate = rows.some((plan) => known(plan.figures?.tokens_per_s)) ? "Tokens/s" : "Samples/s";
+  const cells = {
+    topology: { value: (plan) => link(path`/topologies/${plan.topology}`, h("span", { class: "clip topology", title: plan.topology_name }, plan.topology_name || short(plan.topology))) },
+    batch: { number: true, value: (plan) => count(plan.figures?.batch), by: "batch" },
+    devices: { number: true, value: (plan) => count(plan.figures?.devices), by: "devices" },
+    degrees: { value: degrees },
+    microbatches: { number: true, value: (plan) => count(plan.figures?.microbatches) },
+    recompute: { value: (plan) => plan.figures?.recompute ?? "–" },
+    step: { number: true, value: (plan) => time(plan.step_ns), by: "step", ascends: true },
+    throughput: { title: rate, number: true, value: (plan) => count(plan.figures?.tokens_per_s ?? plan.figures?.samples_per_s), by: "throughput" },
+    device: { number: true, value: (plan) => perDevice(plan.figures), by: "device_throughput" },
+    utilization: { number: true, value: (plan) => percent(plan.figures?.utilization), by: "utilization" },
+    memory: { number: true, value: memory, by: "headroom" },
+    gap: { number: true, value: (plan) => percent(plan.gap) },
+    proof: { value: proof },
+    labels: { value: (plan) => labels(plan, { editable }) },
+    stored: { value: (plan) => when(plan.created_at), by: "created" },
+  };
+  const key = { title: "Key", says: "that requested the plan first", value: (plan) => plan.key_name ? h("span", { class: "clip who", title: plan.key_name }, plan.key_name) : "–" };
+  const shown = CHOICES.filter(({ id }) => columns.has(id) && cells[id]).flatMap((choice) => [...(choice.id === "stored" && withKeys ? [key] : []), { ...choice, ...cells[choice.id] }]);
   return table({
     label: "Plans", rows, signal, go, remote, key: (plan) => plan.id,
     address: (plan) => path`/plans/${plan.id}`,
     columns: [
       { title: h("span", { class: "unseen" }, "Select"), value: chosen.box },
-      { title: "Model", value: (plan) => link(path`/plans/${plan.id}`, h("span", { class: "clip model", title: plan.name }, plan.name || short(plan.id))) },
-      { title: "Topology", value: (plan) => link(path`/topologies/${plan.topology}`, h("span", { class: "clip topology", title: plan.topology_name }, plan.topology_name || short(plan.topology))) },
-      { title: "Batch", number: true, value: (plan) => count(plan.figures?.batch), by: "batch" },
-      { title: "Degrees", says: "of most of the arithmetic; ≈: some ops differ", value: degrees },
-      { title: "Step", number: true, value: (plan) => time(plan.step_ns), by: "step", ascends: true },
-      { title: rate, number: true, value: (plan) => count(plan.figures?.tokens_per_s ?? plan.figures?.samples_per_s), by: "throughput" },
-      { title: "A device", says: "throughput of one device", number: true, value: (plan) => perDevice(plan.figures), by: "device_throughput" },
-      { title: "MFU", says: "model FLOPs utilization", number: true, value: (plan) => percent(plan.figures?.utilization), by: "utilization" },
-      { title: "Memory free", says: "of the device with the highest peak, beyond the reserve", number: true, value: memory, by: "headroom" },
-      { title: "Gap", says: "to the lower bound of the search", number: true, value: (plan) => percent(plan.gap) },
-      { title: "Proof", value: proof },
-      { title: "Labels", value: (plan) => labels(plan, { editable }) },
-      ...(withKeys ? [{ title: "Key", says: "that requested the plan first", value: (plan) => plan.key_name ? h("span", { class: "clip who", title: plan.key_name }, plan.key_name) : "–" }] : []),
-      { title: "Stored", value: (plan) => when(plan.created_at), by: "created" },
+      { title: "Model", value: (plan) => [link(path`/plans/${plan.id}`, h("span", { class: "clip model", title: plan.name }, plan.name || short(plan.id))), columns.has("differs") ? differs(plan) : null] },
+      ...shown,
     ],
   });
+}
+
+/** The options that tell the plan from the others of its graph, below its name. */
+function differs({ differs_in: text }) {
+  return text ? h("div", {}, h("span", { class: "clip differs muted", title: `Differs in: ${text}` }, text)) : null;
 }
 
 /** The degrees and the target; of a plan of an earlier version the mesh. */

@@ -7,7 +7,8 @@ import { bytes, count, flops, percent, rate, time } from "../../units.js";
 
 const speed = (value) => `${flops(value)}/s`;
 
-export function devices(group, kept) {
+/** from: the origin of the rates, as a tag. */
+export function devices(group, kept, from) {
   const largest = Math.max(...kept.products.map((own) => own.sizes.at(-1)));
   const rows = [
     ...kept.products.map((own) => ({ name: `products, ${own.dtype}`, promised: own.promised_flops_per_s, kept: own.kept_flops_per_s, text: speed })),
@@ -24,6 +25,7 @@ export function devices(group, kept) {
             { title: "Data sheet", number: true, value: (own) => own.text(own.promised) },
             { title: "Kept of it", number: true, value: (own) => own.text(own.kept) },
             { title: "Share", number: true, value: (own) => percent(own.kept / own.promised) },
+            { title: "Rates from", value: from },
           ],
         }),
         h("p", { class: "muted" }, `Products are those of ${count(largest)} × ${count(largest)} matrices. Memory ${bytes(group.device.memory_bytes)}; a launch takes ${time(kept.launch_ns)}.`)),

@@ -5,7 +5,8 @@ import { COLLECTIVES, named } from "../../kinds.js";
 import { table } from "../../table.js";
 import { bytes, count, percent, rate, time } from "../../units.js";
 
-export function links(kept) {
+/** from: the origin of the rates, as a tag. */
+export function links(kept, from) {
   const crossed = kept.levels.filter((own) => own.collectives?.length);
   return [
     h("h2", {}, "Links"),
@@ -18,6 +19,7 @@ export function links(kept) {
         { title: "Data sheet, a device", number: true, value: (own) => rate(own.promised_bytes_per_s) },
         { title: "Kept of it", number: true, value: (own) => rate(own.kept_bytes_per_s), says: "by a gather of 1 GiB over all units of the level" },
         { title: "Share", number: true, value: (own) => (own.kept_bytes_per_s ? percent(own.kept_bytes_per_s / own.promised_bytes_per_s) : "–") },
+        { title: "Rates from", value: (own) => (own.kept_bytes_per_s ? from() : "–") },
         { title: "Latency, data sheet", number: true, value: (own) => time(own.promised_latency_ns) },
         { title: "Smallest gather", number: true, value: (own) => time(own.start_ns), says: "of 1 KiB over all units of the level" },
       ],
