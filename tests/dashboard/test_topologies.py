@@ -119,7 +119,9 @@ def test_observed_steps_stand_beside_their_predictions(
     expect(one).to_contain_text("×1.20")
     shot(page, "topology-observations")
     again.click()
-    expect(page.get_by_label("Calibration", exact=True)).to_have_value(measured.anchored)
+    name = httpx.get(f"{site.url}/v1/calibrations/{measured.anchored}").json()["name"]
+    expect(page.get_by_label("Calibration", exact=True)).to_have_value(name)
+    expect(page.get_by_role("button", name="Plan it")).to_be_enabled()
 
 
 def test_rates_are_labeled_by_their_origin(page: Page, site: Site, measured: Measured) -> None:

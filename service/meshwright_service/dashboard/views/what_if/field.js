@@ -4,7 +4,7 @@ import { fill, h } from "../../element.js";
 /**
  * of(body) -> what stands there; write(body, value): puts it there; options: of a list; offers: of a text;
  * says: a hint; means(value, said): what the value comes to, said(name) of the others; onlyIf(said): where it means nothing it is
- * not shown and changes nothing; onFollow(field, other): another has changed; rare: few look for it.
+ * not shown and changes nothing; named(value): what the field says for a value of the address, such as an id; onFollow(field, other): another has changed; rare: few look for it.
  */
 export class Field {
   constructor(given, asked) {
@@ -24,7 +24,7 @@ export class Field {
 
   /** Begins with what the address says, if it says anything; tells of every change. */
   take(value, onChange) {
-    if (value !== null) this.set(value);
+    if (value !== null) this.set(this.named?.(value) ?? value);
     const told = () => onChange(this);
     this.control.addEventListener("change", told);
     this.control.addEventListener("input", told);

@@ -39,12 +39,12 @@ function clusterFields(asked, clusters, cluster, fitted) {
       name: "topology", label: "Topology", group, offers: [...clusters.keys()], pointer: "/topology", required: true,
       says: "one that is stored, or a preset such as h100-16x8",
       means: (value) => cluster(value) && `${count(cluster(value).devices)} × ${cluster(value).device}`,
-      read: (value) => nameOf(clusters, value), write: (value) => clusters.get(value) ?? value,
+      read: (value) => nameOf(clusters, value), named: (value) => nameOf(clusters, value), write: (value) => clusters.get(value) ?? value,
     }, asked),
     placed({
       name: "calibration", label: "Calibration", group, pointer: "/calibration",
       options: [["", "what the service has for the topology"], ...[...fitted.keys()].map((own) => [own, own])],
-      read: (value) => nameOf(fitted, value), write: (value) => fitted.get(value) ?? value,
+      read: (value) => nameOf(fitted, value), named: (value) => nameOf(fitted, value), write: (value) => fitted.get(value) ?? value,
       // what was fitted on one cluster says nothing of another
       onFollow: (field, topology) => field.set(topology.isChanged() ? "" : field.original),
     }, asked),
