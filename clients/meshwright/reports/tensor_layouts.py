@@ -13,9 +13,9 @@ from meshwright.common.name_ranges import fold
 from meshwright.schema import Layout, Mesh, Plan, PlanError, Redistribution, Stage
 from meshwright.schema.collective_step import Step
 from meshwright.schema.tensor_layouts import (
+    BlockChange,
     Blocks,
     Cut,
-    BlockChange,
     LayoutPath,
     Pass,
     TensorLayouts,
