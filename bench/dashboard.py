@@ -53,7 +53,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.dashboard", description=__doc__)
     parser.add_argument("--ops", type=int, default=100_000, help="of the larger graph")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="meshwright-dashboard-") as name, _browser() as browser:
+    with tempfile.TemporaryDirectory(prefix="meshwright-dashboard-") as name, chromium() as browser:
         folder = Path(name)
         store = f"sqlite:///{folder / 'meshwright.db'}"
         plans = {
@@ -116,7 +116,7 @@ def _open(page: Page) -> float:
 
 
 @contextmanager
-def _browser() -> Iterator[Browser]:
+def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
         made = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield made

@@ -30,6 +30,15 @@ FOCUSED = """() => {
             has_size: box.width > 0 && box.height > 0};
 }"""
 
+# as a click on a link to the address
+FOLLOW = """(to) => {
+    const link = document.createElement("a");
+    link.href = to;
+    document.body.append(link);
+    link.click();
+    link.remove();
+}"""
+
 # until nothing of the page has changed for a while
 QUIET = """() => new Promise((done) => {
     let timer;
@@ -130,10 +139,7 @@ def test_back_and_forward_go_where_one_was(page: Page, site: Site, ids: Ids) -> 
         if address == way[0]:
             visit(page, site.url + address)
             continue
-        page.evaluate(
-            "async (to) => { const own = await import('/dashboard/router.js'); own.go(to); }",
-            address,
-        )
+        page.evaluate(FOLLOW, address)
         page.wait_for_selector(f'#view > [data-shown="{address.partition("?")[0]}"]')
     for address in reversed(way[:-1]):
         page.go_back()

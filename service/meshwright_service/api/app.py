@@ -10,7 +10,7 @@ from importlib.metadata import version
 from fastapi import APIRouter, Depends, FastAPI
 from starlette.routing import BaseRoute
 
-from meshwright_service.api import openapi, problem_details
+from meshwright_service.api import openapi, page_documents, problem_details
 from meshwright_service.api.body_memory import BodyMemory
 from meshwright_service.api.long_polls import LongPolls
 from meshwright_service.api.middleware.authentication import Guard
@@ -162,6 +162,7 @@ def build(settings: Settings, schemes: Sequence[Scheme] = SCHEMES) -> State:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: State = app.state.service
+    page_documents.pages()  # a module that cannot be linked stops the start, not the first page
     service.database.open()
     service.start()
     try:

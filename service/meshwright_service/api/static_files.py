@@ -1,16 +1,19 @@
-"""The files of the dashboard and the paths of its pages.
+"""The source files of the dashboard and the paths of its pages.
 
-Every page is the same document, whose modules request the data from the API. Files and pages hold
-no tenant data and need no key.
+A page is a document whose modules request the data from the API. It names its files by the
+addresses of `meshwright_service.api.page_documents`. Files and pages hold no tenant data and need
+no key.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 from meshwright.schema import NotFound
 
@@ -65,10 +68,16 @@ class File:
     media_type: str
     digest: str
 
+    @classmethod
+    def of(cls, name: str, content: bytes) -> File:
+        """A file whose media type is that of its name."""
+        media_type = TYPES[name.rsplit(".")[-1]]
+        return cls(content, media_type, hashlib.sha256(content).hexdigest())
+
 
 def is_open(path: str) -> bool:
     """Whether a path is a page or a file of the dashboard."""
-    return path.startswith("/dashboard/") or PAGE.fullmatch(path) is not None
+    return path.startswith(("/dashboard/", "/static/")) or PAGE.fullmatch(path) is not None
 
 
 @cache
@@ -77,7 +86,18 @@ def file(name: str) -> File:
     if NAME.fullmatch(name):
         path = FILES.joinpath(*name.split("/"))
         if path.is_file():
-            content = path.read_bytes()
-            kind = TYPES[name.rsplit(".")[-1]]
-            return File(content, kind, hashlib.sha256(content).hexdigest())
+            return File.of(name, path.read_bytes())
     raise NotFound(f"the dashboard has no file {name[:80]!r}")
+
+
+def names(suffix: str) -> list[str]:
+    """The paths of all files with a suffix in the dashboard's folder, sorted."""
+    return sorted(_names(FILES, "", suffix))
+
+
+def _names(folder: Traversable, prefix: str, suffix: str) -> Iterator[str]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _names(entry, f"{prefix}{entry.name}/", suffix)
+        elif entry.name.endswith(suffix):
+            yield prefix + entry.name

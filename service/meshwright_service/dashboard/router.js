@@ -1,5 +1,6 @@
 // From the address to a view, and from a click to another address.
 import { h, fill } from "./element.js";
+import { load, Unloaded } from "./page_module.js";
 import { failed, loading } from "./states.js";
 import { ROUTES } from "./routes.js";
 
@@ -56,7 +57,7 @@ async function show(moved = false) {
   const match = found(location.pathname);
   try {
     if (!match) throw Object.assign(new Error(`There is no page ${location.pathname}.`), { title: "No such page" });
-    const view = await match.load();
+    const view = await load(match.module);
     if (signal.aborted) return;
     title(null);
     const query = new URLSearchParams(location.search);
@@ -65,7 +66,8 @@ async function show(moved = false) {
     if (signal.aborted) return;
     if (!error.title) console.error(error); // a fault of ours, not an answer
     // what does not exist will not exist at the next try either
-    if (error.status === 404) fill(root, failed(error), h("p", {}, h("a", { href: "/" }, "All plans")));
+    if (error instanceof Unloaded) fill(root, error.shown(signal));
+    else if (error.status === 404) fill(root, failed(error), h("p", {}, h("a", { href: "/" }, "All plans")));
     else fill(root, failed(error, () => show()));
   } finally {
     if (!signal.aborted) root.dataset.shown = location.pathname;
@@ -73,11 +75,11 @@ async function show(moved = false) {
 }
 
 function found(path) {
-  for (const [pattern, load] of ROUTES) {
+  for (const [pattern, module] of ROUTES) {
     const names = [];
     const shape = pattern.replace(/\{(\w+)\}/g, (_, name) => (names.push(name), "([^/]+)"));
     const values = new RegExp(`^${shape}$`).exec(path)?.slice(1).map(decoded);
-    if (values) return values.includes(null) ? null : { load, params: Object.fromEntries(names.map((name, at) => [name, values[at]])) };
+    if (values) return values.includes(null) ? null : { module, params: Object.fromEntries(names.map((name, at) => [name, values[at]])) };
   }
   return null;
 }

@@ -9,8 +9,8 @@ export function empty(title, ...hint) {
   return h("div", { class: "state" }, h("h2", {}, title), h("p", {}, ...hint));
 }
 
-/** A problem, with what the service said of each place; retry: a function, or nothing. */
-export function failed(problem, retry) {
+/** A problem, with what the service said of each place; retry: a function, or nothing; label: of its button. */
+export function failed(problem, retry, label = "Try again") {
   const detail = problem.detail ?? problem.message;
   const more = problem.errors?.filter((error) => error.pointer || error.detail !== detail) ?? [];
   return h(
@@ -20,6 +20,6 @@ export function failed(problem, retry) {
     more.length
       ? h("ul", {}, more.map((error) => h("li", { class: "name" }, h("code", {}, error.pointer || "/"), " ", error.detail)))
       : null,
-    retry ? h("button", { onclick: retry }, "Try again") : null,
+    retry ? h("button", { onclick: retry }, label) : null,
   );
 }

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Callable
+from functools import cache
 
 import zstandard
 from fastapi import Request
@@ -29,6 +30,14 @@ def _gzip(data: bytes) -> bytes:
 
 # best first
 ENCODINGS: dict[str, Callable[[bytes], bytes]] = {"zstd": _zstd, "gzip": _gzip}
+
+
+@cache
+def compress_once(content: bytes, encoding: str) -> bytes:
+    """Content of a process's lifetime at the highest level; it is compressed once."""
+    if encoding == "zstd":
+        return zstandard.ZstdCompressor(level=19).compress(content)
+    return gzip.compress(content, compresslevel=9, mtime=0)
 
 
 class Compression:

@@ -26,11 +26,13 @@ from meshwright_service.plan_views.graph_view.visible_part import (
     GraphBox,
     GraphEdge,
     TooMuch,
+    VisiblePart,
     visible_part_of,
 )
 
 router = APIRouter(prefix="/v1/plans/{plan}", tags=["plans"])
 MOST_FOUND = 100  # matches of a search in an answer; chosen
+MOST_OPENED = 3  # modules opened for a number of boxes; chosen
 SUMMED = ("compute_ns", "communication_ns", "saved_bytes", "parameter_bytes")
 Id = Annotated[str, StringConstraints(max_length=1024)]
 
@@ -121,13 +123,17 @@ def get_layout(
     open_: Annotated[
         list[Id], Query(alias="open", max_length=500, description="Ids of modules: open=a&open=b")
     ] = [],  # noqa: B006  # FastAPI's default of a list, never modified
+    boxes: Annotated[
+        int, Query(ge=0, le=100, description="The largest modules are opened for so many boxes")
+    ] = 0,
     search: Annotated[str | None, Query(min_length=1, max_length=200)] = None,
 ) -> Response:
-    """Visible boxes and edges. open: ids of modules; other ids are ignored. search: a substring of
-    the names of ops, or a glob (`*`, `?`); case-insensitive."""
+    """Visible boxes and edges. open: ids of modules; other ids are ignored. boxes: while fewer are
+    visible, the largest module is opened, at most three in all. search: a substring of the names of
+    ops, or a glob (`*`, `?`); case-insensitive."""
     drawing = service.drawings.of(by.tenant, plan)
     try:
-        visible = visible_part_of(drawing, open_)
+        visible = _opened(drawing, open_, boxes)
     except TooMuch as error:
         raise ParameterError(f"parameter 'open': {error}") from None
     shown = [box.op for box in visible.boxes if box.op is not None]
@@ -146,6 +152,23 @@ def get_layout(
     return etags.recent_text(
         request, layout.model_dump_json(exclude_none=True, exclude_defaults=True)
     )
+
+
+def _opened(drawing: GraphArrays, open_: list[str], boxes: int) -> VisiblePart:
+    """The visible part; the largest modules in it are opened until it has so many boxes."""
+    visible = visible_part_of(drawing, open_)
+    for _ in range(MOST_OPENED):
+        closed = [box for box in visible.boxes if not box.is_open]
+        modules = [box for box in closed if box.module is not None]
+        if len(closed) >= boxes or not modules:
+            break
+        largest = max(modules, key=lambda box: int(drawing.ops[box.module]) * box.times)
+        opened = [box.id for box in visible.boxes if box.is_open]
+        try:
+            visible = visible_part_of(drawing, [*opened, largest.id])
+        except TooMuch:
+            break
+    return visible
 
 
 def _box(drawing: GraphArrays, box: GraphBox, facts: Mapping[int, OpFacts]) -> DrawnBox:

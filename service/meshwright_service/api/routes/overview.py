@@ -7,14 +7,14 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
-from meshwright.schema import Certificate
+from meshwright.schema import Certificate, Topology
 from meshwright.schema.overview import Overview
 from meshwright_service.api import etags
 from meshwright_service.api.resources import PlanEntry, plan_entry_of
 from meshwright_service.api.state import Service
 from meshwright_service.auth.principals import Reader
 from meshwright_service.plan_views.views import OVERVIEW
-from meshwright_service.store import certificates, observations, plan_index
+from meshwright_service.store import certificates, documents, observations, plan_index
 from meshwright_service.store.observations import ObservationEntry
 from meshwright_service.store.pagination import PageRequest
 
@@ -23,9 +23,10 @@ NEWEST = PageRequest(50)  # chosen: the newest observations; the list has all
 
 
 class PlanOverview(BaseModel):
-    """A plan without its ops, with its certificate and its newest observations."""
+    """A plan without its ops, with its topology, certificate and newest observations."""
 
     entry: PlanEntry
+    topology: Topology
     overview: Overview
     certificate: Certificate | None = None
     observations: tuple[ObservationEntry, ...]
@@ -39,14 +40,16 @@ ANSWERS: dict[int | str, dict[str, Any]] = {
 
 @router.get("/overview", responses=ANSWERS, summary="Read the overview of a plan")
 def get_overview(request: Request, service: Service, by: Reader, plan: str) -> Response:
-    """The numbers, stages, degrees, certificate and observations of a plan."""
+    """The numbers, stages, degrees, topology, certificate and observations of a plan."""
     overview = Overview.model_validate_json(service.views.part(by.tenant, plan, OVERVIEW))
     with service.database.reading() as connection:
         entry = plan_index.entry(connection, by.tenant, plan)
+        topology = documents.parsed(connection, by.tenant, Topology, entry["topology"])
         certificate = certificates.find(connection, by.tenant, plan)
         observed = observations.list_of_plan(connection, by.tenant, plan, NEWEST)
     answer = PlanOverview(
         entry=plan_entry_of(entry),
+        topology=topology,
         overview=overview,
         certificate=certificate,
         observations=observed.items,

@@ -8,7 +8,7 @@ import { ROLES, topologyPicture } from "./topology_picture.js";
 
 const MOST = 12; // chosen: of what differs from the degrees; the launch export has all
 
-export function does({ overview, entry }, topology) {
+export function does({ overview, entry, topology }) {
   const { stages, uniform } = overview;
   return h(
     "section", { "aria-labelledby": "does" },

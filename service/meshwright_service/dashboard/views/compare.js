@@ -23,6 +23,8 @@ export async function show({ root, query, signal, go, title }) {
   const given = plansOf(query);
   const head = h("h1", {}, given.length > 2 ? `Compare ${given.length} plans` : "Compare two plans");
   fill(root, head, loading("the plans"));
+  const comparison = given.length === 2 ? get("/v1/comparisons", { signal, query: { plan: given } }) : null;
+  comparison?.catch(() => {}); // awaited below
   const plans = await listOf(given, signal);
   const choice = chooser(given, plans, { go, baseline: query.get("baseline") });
   if (given.length < 2) {
@@ -31,7 +33,7 @@ export async function show({ root, query, signal, go, title }) {
   }
   fill(root, head, choice, loading("the comparison"));
   try {
-    const parts = await (given.length > 2 ? severalPlans({ given, plans, query, signal, go }) : twoPlans({ given, plans, signal, title }));
+    const parts = await (given.length > 2 ? severalPlans({ given, plans, query, signal, go }) : twoPlans({ given, plans, comparison, title }));
     fill(root, head, choice, parts);
   } catch (problem) {
     if (signal.aborted) return;
@@ -39,8 +41,8 @@ export async function show({ root, query, signal, go, title }) {
   }
 }
 
-async function twoPlans({ given, plans, signal, title }) {
-  const found = await get("/v1/comparisons", { signal, query: { plan: given } });
+async function twoPlans({ given, plans, comparison, title }) {
+  const found = await comparison;
   title(`${found.first.name} against ${found.second.name}`);
   const entries = given.map((id) => plans.find((own) => own.id === id));
   return [likelier(found), requested(found), totals(found, entries), changes(found), steps(found), memory(found), modules(found), differences(found)];

@@ -11,7 +11,7 @@ import { failed, loading } from "../states.js";
 import { planHead } from "./plan_head.js";
 
 const NONE = "."; // the name of no module: nothing is open, and it is said
-const FEW = 8; // boxes; chosen: with fewer the largest module is opened at first
+const FEW = 8; // boxes; chosen: with fewer the largest modules are opened at first
 const STEPS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
 export async function show({ root, params, query, signal, keep, title }) {
@@ -20,7 +20,7 @@ export async function show({ root, params, query, signal, keep, title }) {
   const wanted = query.getAll("open");
   const [{ entry }, first] = await Promise.all([
     get(path`/v1/plans/${id}/overview`, { signal }),
-    query.has("open") ? layoutOf(id, wanted, signal) : opened(id, signal),
+    query.has("open") ? layoutOf(id, wanted, signal) : layoutOf(id, [], signal, FEW),
   ]);
   title(`Graph of ${entry.name || "a plan"}`);
   const axes = coloursOf(entry.meshes);
@@ -203,20 +203,10 @@ export async function show({ root, params, query, signal, keep, title }) {
   }
 }
 
-async function layoutOf(id, open, signal) {
-  const layout = await get(path`/v1/plans/${id}/layout`, { signal, query: { open } });
+/** boxes: of an address that says nothing of open modules, the number that the service makes visible. */
+async function layoutOf(id, open, signal, boxes) {
+  const layout = await get(path`/v1/plans/${id}/layout`, { signal, query: { open, boxes } });
   return { edges: [], boxes: [], ...layout };
-}
-
-// the largest module, and what is largest in it, until there is something to see
-async function opened(id, signal) {
-  let layout = await layoutOf(id, [], signal);
-  for (let round = 0; round < 3 && layout.boxes.filter((box) => !box.is_open).length < FEW; round += 1) {
-    const largest = layout.boxes.filter((box) => box.can_open).reduce((a, b) => (!a || b.ops > a.ops ? b : a), null);
-    if (!largest) break;
-    layout = await layoutOf(id, [...(layout.open ?? []), largest.id], signal);
-  }
-  return layout;
 }
 
 function byId({ boxes }) {

@@ -19,7 +19,6 @@ export async function show({ root, params, query, signal, keep, title, go }) {
   const memory = fits(id, { signal, query, keep }).catch((problem) => problem);
   const rights = Promise.all([may("plan"), may("admin")]);
   const found = await get(path`/v1/plans/${id}/overview`, { signal });
-  const topology = await get(path`/v1/topologies/${found.entry.topology}`, { signal });
   const [mayLabel, mayDelete] = await rights;
   title(found.entry.name || "Plan");
   fill(
@@ -29,7 +28,7 @@ export async function show({ root, params, query, signal, keep, title, go }) {
     h("div", { class: "row called" }, h("span", { class: "muted" }, "Labels"), labels(found.entry, { editable: mayLabel })),
     answers(found),
     h("div", { class: "beside" }, await memory.then((made) => { if (made instanceof Error) throw made; return made; }), fast(found)),
-    does(found, topology),
+    does(found),
     proof(found),
     files(id, found.entry, signal),
     mayDelete ? removal(found, { signal, gone: () => go("/") }) : null,

@@ -32,7 +32,8 @@ export async function show({ root, query, signal, go, keep, title }) {
   let asking = 0;
   let plansAt = 0;
 
-  const [filter, editable] = await Promise.all([filters({ query, signal, onChange: filtered }), may("plan")]);
+  const mayEdit = may("plan");
+  const filter = filters({ query, signal, onChange: filtered });
   fill(root,
     h("div", { class: "row spread" }, h("h1", {}, "Plans"), chosen.bar),
     away, live, filter.form, chart.element, columns.element, list, pager);
@@ -71,12 +72,14 @@ export async function show({ root, query, signal, go, keep, title }) {
 
   async function look({ first = false }) {
     try {
+      const plans = first ? listed() : null;
       const { jobs } = await get("/v1/jobs", { signal, query: { state: OPEN, page_size: 100 } });
       const now = new Set(jobs.map((job) => job.id));
       const changed = open === null || open.size !== now.size || [...now].some((id) => !open.has(id));
       open = now;
       underWay(live, jobs, { go, signal, onCancel: () => look({}) });
-      if (first || changed || performance.now() - plansAt > LATER_MS) await listed();
+      if (first) await plans;
+      else if (changed || performance.now() - plansAt > LATER_MS) await listed();
       away.hidden = true;
     } catch (error) {
       if (signal.aborted) return;
@@ -92,8 +95,10 @@ export async function show({ root, query, signal, go, keep, title }) {
     try {
       const found = await get(asked.path, { signal, query: { ...asked.query, page_token: page, page_size: 50, sort: asked.noun === "plans" ? sort : null } });
       if (own !== asking || signal.aborted) return;
+      const editable = await mayEdit;
+      if (own !== asking || signal.aborted) return;
       plansAt = performance.now();
-      draw(asked, found);
+      draw(asked, found, editable);
       chart.update(asked);
     } catch (error) {
       if (signal.aborted || own !== asking) return;
@@ -104,7 +109,7 @@ export async function show({ root, query, signal, go, keep, title }) {
     }
   }
 
-  function draw(asked, found) {
+  function draw(asked, found, editable) {
     const rows = found[asked.noun];
     if (!rows.length) {
       shown = null;

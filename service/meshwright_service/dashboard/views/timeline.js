@@ -11,12 +11,13 @@ import { planHead } from "./plan_head.js";
 
 export async function show({ root, params, query, signal, keep, title }) {
   const id = params.plan;
-  fill(root, planHead(id, "timeline"), loading("the simulation of a step; of a large plan it takes some seconds"));
-  const [{ entry, overview }, trace, simulation] = await Promise.all([
-    get(path`/v1/plans/${id}/overview`, { signal }),
-    get(path`/v1/plans/${id}/timeline`, { signal }),
-    get(path`/v1/plans/${id}/simulation`, { signal }),
-  ]);
+  const head = h("div", {}, planHead(id, "timeline"));
+  fill(root, head, loading("the simulation of a step; of a large plan it takes some seconds"));
+  const simulated = Promise.all([get(path`/v1/plans/${id}/timeline`, { signal }), get(path`/v1/plans/${id}/simulation`, { signal })]);
+  simulated.catch(() => {}); // awaited below
+  const { entry, overview } = await get(path`/v1/plans/${id}/overview`, { signal });
+  fill(head, planHead(id, "timeline", { entry }));
+  const [trace, simulation] = await simulated;
   title(`Timeline of ${entry.name || "a plan"}`);
   const found = lanesOf(trace);
   const selected = h("p", { class: "selected", role: "status" }, "Nothing is selected.");
@@ -28,7 +29,7 @@ export async function show({ root, params, query, signal, keep, title }) {
   const name = (entry.name || "plan").replaceAll(/[^\w.-]+/g, "_").slice(0, 60);
   fill(
     root,
-    planHead(id, "timeline", { entry }),
+    head,
     h("p", {}, `One step, simulated task by task: ${time(simulation.step_ns)}, where the plan predicts ${time(entry.step_ns)} in closed form. ${trace.otherData.devices[0].toUpperCase()}${trace.otherData.devices.slice(1)}.`),
     merged(trace.otherData["microbatches shown as passes alone"] ?? []),
     h("div", { class: "row" },

@@ -16,12 +16,14 @@ const TARGETS = [["", "any"], ["none", "no target"], ...FRAMEWORKS.map((name) =>
 const NAMES = ["model", "topology", "label", "state", "solver", "target", "memory", "from", "to"];
 const OF_PLANS = ["label", "solver", "target", "memory"];
 
-/** {form, asked() -> {path, noun, query}, isEmpty(), clear(), address(page)}; onChange(values) for each change. */
-export async function filters({ query, signal, onChange }) {
-  const { topologies } = await get("/v1/topologies", { signal, query: { page_size: 200 } });
+/**
+ * {form, asked() -> {path, noun, query}, isEmpty(), clear(), address(page)}; onChange(values) for each change.
+ * The names of topologies come later than the form.
+ */
+export function filters({ query, signal, onChange }) {
   const fields = {
     model: text("Model", "name, * for any", { "data-search": true }),
-    topology: select("Topology", [["", "any topology"], ...topologies.map((own) => [own.id, own.name || short(own.id)])]),
+    topology: select("Topology", [["", "any topology"]]),
     label: text("Label", "label, * for any"),
     state: field("State", h("select", {}, options(STATES.plans), h("optgroup", { label: "searches without a plan" }, options(STATES.searches)))),
     solver: select("Search", SOLVERS),
@@ -33,7 +35,7 @@ export async function filters({ query, signal, onChange }) {
   const value = (name) => fields[name].querySelector("input, select");
   for (const name of NAMES) {
     const given = query.get(name) ?? "";
-    if (name === "topology" && given && !topologies.some((own) => own.id === given)) value(name).append(...options([[given, short(given)]]));
+    if (name === "topology" && given) value(name).append(...options([[given, short(given)]]));
     value(name).value = given;
     if (value(name).value !== given) value(name).value = ""; // an address that somebody typed
   }
@@ -44,7 +46,18 @@ export async function filters({ query, signal, onChange }) {
     Object.values(fields),
   );
   fit();
+  nameTopologies().catch(() => {}); // the list says what is wrong with the service
   return { form, asked, isEmpty: () => NAMES.every((name) => !value(name).value), clear, address };
+
+  async function nameTopologies() {
+    const { topologies } = await get("/v1/topologies", { signal, query: { page_size: 200 } });
+    const own = value("topology");
+    const given = own.value;
+    const named = topologies.map((topology) => [topology.id, topology.name || short(topology.id)]);
+    if (given && !topologies.some((topology) => topology.id === given)) named.push([given, short(given)]);
+    own.replaceChildren(...options([["", "any topology"], ...named]));
+    own.value = given;
+  }
 
   function values() {
     return Object.fromEntries(NAMES.map((name) => [name, value(name).value.trim()]));
