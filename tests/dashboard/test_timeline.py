@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import random
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from meshwright_solver.simulation.step import step_of
@@ -101,3 +103,46 @@ def test_merged_microbatches_fill_their_lanes(page: Page, site: Site) -> None:
     idle = 1 - rank_step(step, 0).compute_ns / step.ns
     assert empty <= idle + 0.02
     check(page, "timeline-merged")
+
+
+LABELS = (
+    """places => import("/dashboard/chart/tick_labels.js").then((own) => own.timeLabels(places))"""
+)
+
+
+@pytest.mark.parametrize(
+    ("places", "labels"),
+    [
+        ((0, 1e6, 2e6), ["0 s", "1.00 ms", "2.00 ms"]),
+        ((2.8e9, 2.9e9, 3.0e9), ["2.80 s", "2.90 s", "3.00 s"]),
+        ((2.897e9, 2.8975e9, 2.898e9), ["2.897 s", "2.897 s + 500 µs", "2.897 s + 1 ms"]),
+        ((2897000400, 2897000600), ["2.897 s + 400 ns", "2.897 s + 600 ns"]),
+    ],
+)
+def test_ticks_that_would_read_the_same_are_offsets(
+    page: Page, site: Site, places: tuple[float, ...], labels: list[str]
+) -> None:
+    visit(page, site.url)
+    assert page.evaluate(LABELS, places) == [label.replace(" ", "\u00a0") for label in labels]
+
+
+def test_ticks_at_every_zoom_differ_and_add_up(page: Page, site: Site) -> None:
+    visit(page, site.url)
+    at = random.Random(12)
+    for _ in range(200):
+        step = 10 ** at.randint(0, 8) * at.choice((1, 2, 5))
+        first = at.randrange(1, 10**10 // step + 2) * step
+        places = [first + step * place for place in range(at.randint(2, 9))]
+        labels = page.evaluate(LABELS, places)
+        assert len(set(labels)) == len(labels), (places, labels)
+        if "+" in labels[-1]:
+            for place, label in zip(places, labels, strict=True):
+                assert sum(map(nanoseconds, label.split("+"))) == pytest.approx(place, abs=step / 2)
+
+
+def nanoseconds(text: str) -> float:
+    number, unit = text.strip("\u00a0").split("\u00a0")
+    return (
+        float(number.replace(",", ""))
+        * {"ns": 1, "µs": 1e3, "ms": 1e6, "s": 1e9, "min": 6e10}[unit]
+    )

@@ -1,6 +1,6 @@
 // The lanes of a step on a canvas as large as its window: only what is in sight is drawn; times and names stay in sight.
 import { ticks } from "../chart/curve.js";
-import { time } from "../units.js";
+import { timeLabels } from "../chart/tick_labels.js";
 import { firstAfter } from "./lanes.js";
 import { drawSlices, Paint } from "./slices.js";
 
@@ -10,6 +10,7 @@ const AXIS = 26;
 const NAMES = 190;
 const SHARE = 0.3; // of a narrow window for names; chosen
 const WINDOW = 0.75; // of the window's height; chosen: the rest of the page stays in reach
+const TICK = 130; // pixels; chosen: the longest label of a tick with a gap
 
 export class Canvas {
   /** lanes, end_us: of lanesOf; scroller: the element that scrolls over the lanes, with the canvas in it. */
@@ -141,7 +142,7 @@ export class Canvas {
     out.fillRect(0, 0, width, sight);
     out.font = "11px system-ui, sans-serif";
     out.textBaseline = "middle";
-    const marks = ticks([this.from, this.to], Math.max(3, Math.floor(this.wide / 110)));
+    const marks = ticks([this.from, this.to], Math.min(8, Math.max(1, this.wide / TICK)));
     out.fillStyle = this.paint.colour("--line");
     for (const at of marks) out.fillRect(this.x(at), AXIS - 6, 1, sight - AXIS);
     const top = this.scroller.scrollTop;
@@ -162,13 +163,13 @@ export class Canvas {
     }
     out.textAlign = "center";
     out.fillStyle = this.paint.colour("--ink-2");
-    const texts = labels(marks);
+    const texts = timeLabels(marks.map((at) => at * 1e3));
     marks.forEach((at, number) => {
       const x = this.x(at);
-      if (x > this.names + 20 && x < width - 30) out.fillText(texts[number], x, 10);
+      const half = out.measureText(texts[number]).width / 2;
+      if (x - half > this.names && x + half < width) out.fillText(texts[number], x, 10);
     });
     out.textAlign = "left";
-    if (texts.base) out.fillText(texts.base, 8, 10, this.names - 12);
   }
 
   drawRank(out, lane, y, width) {
@@ -209,13 +210,4 @@ export function sized(element, height) {
   const out = element.getContext("2d");
   out.setTransform(scale, 0, 0, scale, 0, 0);
   return out;
-}
-
-/** Times in words; those that read alike as differences from the first, which is `base`. */
-function labels(marks) {
-  const texts = marks.map((at) => time(at * 1e3));
-  if (new Set(texts).size === texts.length) return texts;
-  const apart = marks.map((at) => `+${time((at - marks[0]) * 1e3)}`);
-  apart.base = `${(marks[0] / 1e3).toLocaleString("en", { maximumFractionDigits: 4 })} ms +`;
-  return apart;
 }
