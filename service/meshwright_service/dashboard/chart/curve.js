@@ -3,11 +3,12 @@ import { h, s } from "../element.js";
 import { legend } from "./legend.js";
 
 const WIDTH = 900;
+const DASHES = "4 3";
 const MARGIN = { left: 76, right: 18, top: 10, bottom: 34 };
 
 /**
  * series: {name, colour, points: [[x, y]], stepped, dots}; x, y: {name, text: value => string, zero: begin at 0, binary: bytes};
- * marks: {y, name, colour}: level lines.
+ * marks: {y, name, colour}: level lines, dashed, named in the legend.
  */
 export function curve({ series, x, y, marks = [], label, height = 240 }) {
   const points = series.flatMap((own) => own.points);
@@ -27,14 +28,12 @@ export function curve({ series, x, y, marks = [], label, height = 240 }) {
     s("path", { class: "curve", d: path(own, px, py), fill: "none", stroke: `var(${own.colour})`, "stroke-width": 2 }),
     own.dots ? own.points.map(([a, b]) => s("circle", { cx: px(a), cy: py(b), r: 3, fill: `var(${own.colour})` }, s("title", {}, `${own.name}: ${x.text(a)}, ${y.text(b)}`))) : null,
   ]);
-  const levels = marks.map((mark) => [
-    s("line", { x1: MARGIN.left, x2: WIDTH - MARGIN.right, y1: py(mark.y), y2: py(mark.y), stroke: `var(${mark.colour})`, "stroke-width": 1.5, "stroke-dasharray": "4 3" }),
-    s("text", { x: WIDTH - MARGIN.right, y: py(mark.y) - 4, "text-anchor": "end" }, mark.name),
-  ]);
+  const levels = marks.map((mark) =>
+    s("line", { x1: MARGIN.left, x2: WIDTH - MARGIN.right, y1: py(mark.y), y2: py(mark.y), stroke: `var(${mark.colour})`, "stroke-width": 1.5, "stroke-dasharray": DASHES }));
   return h(
     "figure", { class: "chart" },
     h("figcaption", { class: "muted" }, y.name),
-    series.length > 1 ? legend(series) : null,
+    series.length + marks.length > 1 ? legend([...series, ...marks.map((mark) => ({ ...mark, dashes: DASHES }))]) : null,
     s("svg", { viewBox: `0 0 ${WIDTH} ${height}`, role: "img", "aria-label": label, class: "wide" }, grid, lines, levels),
   );
 }

@@ -19,6 +19,8 @@ export async function show({ root, params, query, signal, go, title }) {
   const own = { head: h("div"), answer: h("div"), costs: h("div"), phases: h("div") };
   const beside = query.get("beside"); // the plan that this search is to stand beside
   const wasOpen = isOpen(job);
+  let limit = null; // seconds
+  if (wasOpen) get(`${at}/request`, { signal }).then((asked) => (limit = asked.budget?.seconds ?? asked.seconds ?? null), () => {});
   let answered = null; // the state of which the answer is drawn
   let found; // the overview of its plan, which may be here before the events that led to it
   let due = null;
@@ -64,10 +66,10 @@ export async function show({ root, params, query, signal, go, title }) {
     due = null;
     if (signal.aborted) return;
     head();
-    const now = [job.state, job.plan, job.solution, job.finished_at, isOpen(job) ? course.count : 0].join();
+    const now = [job.state, job.plan, job.solution, job.finished_at, isOpen(job) ? [course.count, limit, Math.floor(ran() / 1000)] : 0].join();
     if (now !== answered) {
       answered = now;
-      answer(own.answer, job, course, { signal, beside, onEnd });
+      answer(own.answer, job, course, { signal, beside, onEnd, limit });
     }
     if (isOpen(job) || found) costs(own.costs, job, course, found);
     phases(own.phases, job, course);

@@ -15,10 +15,10 @@ const ADVICE = {
   internal: "This is a fault of Meshwright's own; the server's log has the trace under the id of the job.",
 };
 
-/** Draws into `root`; onEnd(overview) once the plan is known. */
-export async function answer(root, job, course, { signal, beside, onEnd }) {
+/** Draws into `root`; onEnd(overview) once the plan is known; limit: seconds that the request gives the search, or nothing. */
+export async function answer(root, job, course, { signal, beside, onEnd, limit }) {
   if (job.state === "queued") return void fill(root, h("p", {}, `It waits for ${words(job).who} that is free.`));
-  if (job.state === "running") return running(root, job, course);
+  if (job.state === "running") return running(root, job, course, limit);
   if (job.state === "failed") return void fill(root, refused(job), again(job, beside));
   if (job.infeasible && !job.plan) return void fill(root, infeasible(job.infeasible), again(job, beside));
   if (job.kind === "measurement" && job.calibration) return void fill(root, measured(job));
@@ -33,21 +33,25 @@ function again(job, beside) {
   return h("p", {}, h("a", { class: "button", href: path`/jobs/${job.id}/what-if` + (beside ? path`?beside=${beside}` : "") }, "Ask again with a change"));
 }
 
-function running(root, job, course) {
+function running(root, job, course, limit) {
+  const ran = course.at(new Date().toISOString());
   const last = stepOf(job.progress);
   const phase = course.phases.at(-1) ?? (last && { name: last.phase, ...last });
   const share = phase?.total ? phase.done / phase.total : 0;
   const best = course.incumbents.at(-1)?.[1] ?? last?.best;
   const bound = course.bounds.at(-1)?.[1] ?? last?.bound;
   const plans = job.kind === "measurement" ? null : [
-    card(`Best ${words(job).answer} so far`, best === undefined ? "none yet" : costText(job, best), job.kind === "solution" ? "cost, in the unit of the file" : "cost of one step, as the search counts it"),
+    job.kind === "solution"
+      ? card("Best choice so far", best === undefined ? "none yet" : costText(job, best), "cost, in the unit of the file")
+      : card("Best plan of this pass", best === undefined ? "none yet" : costText(job, best), "cost of one step, as the search counts it"),
     card("Bound", bound === undefined ? "none yet" : costText(job, bound), job.kind === "solution" ? "no choice costs less" : "no plan on the mesh at hand costs less"),
   ];
   fill(root, h("div", { class: "answers" },
     plans,
     h("div", { class: "card wide" }, h("h2", {}, "At work on"), h("p", { class: "name" }, phase?.name ?? "starting"),
       h("progress", { max: 1, value: share, "aria-label": `${percent(share)} of the steps done` }), " ",
-      h("span", { class: "muted" }, phase?.total ? `${phase.done} of ${phase.total} steps` : ""))));
+      h("span", { class: "muted" }, phase?.total ? `${phase.done} of ${phase.total} steps${course.passes > 1 ? ` of pass ${count(course.passes)}` : ""}` : ""),
+      limit ? h("p", { class: "muted" }, `Time limit ${time(limit * 1e9)}: at most ${time(Math.max(0, limit * 1e9 - ran))} more.`) : null)));
 }
 
 async function found(root, job, { signal, beside, onEnd }) {

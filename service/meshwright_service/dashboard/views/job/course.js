@@ -1,12 +1,17 @@
 // What a search said of itself, event by event.
 import { stepOf } from "../../job_kinds.js";
 
-/** phases: {name, from_ns, done, total}; incumbents, bounds: [[ns, cost]], each another than before. Times since the search began. */
+/**
+ * phases: {name, from, done, total, bounds}; incumbents, bounds: [[ns, cost]], each another than before. Times in
+ * nanoseconds since the search began. The bounds of a phase hold for its mesh alone.
+ */
 export class Course {
   phases = [];
   incumbents = [];
   bounds = [];
   count = 0;
+  passes = 0;
+  #step = null;
   #begun = null;
   #attempt = 0;
 
@@ -18,9 +23,19 @@ export class Course {
     const { phase, done, total, best, bound } = stepOf(data.progress);
     const last = this.phases.at(-1);
     if (last?.name === phase) Object.assign(last, { done, total });
-    else this.phases.push({ name: phase, from: ns, done, total });
+    else this.phases.push({ name: phase, from: ns, done, total, bounds: [] });
+    this.#count(done, total);
     if (best !== undefined) step(this.incumbents, ns, best);
-    if (bound !== undefined) step(this.bounds, ns, bound);
+    if (bound === undefined) return;
+    step(this.bounds, ns, bound);
+    const own = this.phases.at(-1).bounds;
+    if (!own.length || bound > own.at(-1)[1]) own.push([ns, bound]);
+  }
+
+  /** A search goes over its meshes in passes, with other recomputation or less memory: steps are counted anew. */
+  #count(done, total) {
+    if (this.#step?.total !== total || done < this.#step.done) this.passes += 1;
+    this.#step = { done, total };
   }
 
   /** Nanoseconds from the start of the search to a moment. */
@@ -35,6 +50,8 @@ export class Course {
     this.phases = [];
     this.incumbents = [];
     this.bounds = [];
+    this.passes = 0;
+    this.#step = null;
   }
 }
 
