@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from urllib.parse import parse_qs, urlencode, urlsplit
 
-from playwright.sync_api import Page, expect
+import httpx
+from playwright.sync_api import Locator, Page, expect
 
 from tests.dashboard.conftest import Site, check, visit
 
 
 def test_every_strategy_says_what_it_would_do_to_the_whole(page: Page, site: Site) -> None:
     plan = site.plans["face"]
-    visit(page, f"{site.url}/plans/{plan}/why")
+    visit(page, f"{site.url}/plans/{plan}/why?seconds=20")
     expect(page.get_by_role("heading", name="Which op?")).to_be_visible()
     page.keyboard.press("/")
     page.keyboard.type("trunk.conv1")
@@ -37,6 +39,54 @@ def test_every_strategy_says_what_it_would_do_to_the_whole(page: Page, site: Sit
 
 LEFT = ("not solved", "not allowed")
 AT_FIRST = 12  # strategies that the page shows
+
+
+def test_one_of_many_equal_ops_is_searched_alone_and_pinned_alone_or_with_all(
+    page: Page, site: Site
+) -> None:
+    visit(
+        page, f"{site.url}/plans/{site.plans['llama']}/why?seconds=20&op=model.layers.3.mlp.up_proj"
+    )
+    expect(page.get_by_text("Searched: model.layers.3.mlp.up_proj alone.")).to_contain_text(
+        "It is one of 32 ops that match model.layers.*.mlp.up_proj"
+    )
+    for words, op in (("this op", "3"), ("all 32", "*")):
+        link = page.get_by_role("link", name=f"Plan {words} with it").first
+        assert pins(link) == [f"model.layers.{op}.mlp.up_proj"]
+    page.get_by_role("link", name="explain all of them").click()
+    expect(page).to_have_url(re.compile(r"op=model.layers.\*.mlp.up_proj|op=model.layers.%2A"))
+    expect(page.get_by_text("Searched: the 32 ops that match")).to_be_visible()
+    for heading in page.get_by_role("heading", level=2).all():
+        assert heading.inner_text().count("×") <= 1
+    groups = page.get_by_role("table", name=re.compile("^Strategies of model.layers"))
+    for group in groups.all():
+        link = group.get_by_role("link", name=re.compile("Plan all .* with it")).first
+        if link.count():
+            assert all(re.fullmatch(PINNED, glob) for glob in pins(link))
+
+
+PINNED = r"model\.layers\.(\*|\d+)\.mlp\.up_proj"
+
+
+def pins(link: Locator) -> list[str]:
+    """The globs that a link to a what-if pins."""
+    address = urlsplit(link.get_attribute("href") or "")
+    return [pin.partition(":")[0] for pin in parse_qs(address.query)["pin"]]
+
+
+def test_a_box_of_repeats_asks_about_all_of_them_or_one(page: Page, site: Site) -> None:
+    plan = f"{site.url}/plans/{site.plans['llama']}"
+    opened = {"open": ["model", "model.layers", "model.layers.0", "model.layers.0.mlp"]}
+    layout = httpx.get(plan.replace("/plans/", "/v1/plans/") + "/layout", params=opened).json()
+    box = next(own for own in layout["boxes"] if own.get("op") and own.get("times", 1) > 1)
+    query = urlencode({"open": layout["open"], "op": box["id"]}, doseq=True)
+    visit(page, f"{plan}/graph?{query}")
+    panel = page.get_by_role("complementary", name="Selected")
+    glob = re.sub(r"\.\d+\.", ".*.", box["op"])
+    alone = panel.get_by_role("link", name=f"Why? {box['op']} alone")
+    every = panel.get_by_role("link", name=f"Why this strategy? All of {glob}")
+    for link, op in ((alone, box["op"]), (every, glob)):
+        assert parse_qs(urlsplit(link.get_attribute("href") or "").query) == {"op": [op]}
 
 
 def test_an_op_that_is_not_there_is_named(page: Page, site: Site) -> None:

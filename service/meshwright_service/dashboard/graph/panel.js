@@ -2,6 +2,7 @@
 import { strategy } from "../delta.js";
 import { h, link, path } from "../element.js";
 import { COLLECTIVES } from "../kinds.js";
+import { globOf } from "../repeats.js";
 import { table } from "../table.js";
 import { bytes, count, time } from "../units.js";
 
@@ -26,8 +27,16 @@ export function boxPanel(plan, box, edges) {
     tensors(plan, box, "Reads", box.read ?? []),
     tensors(plan, box, "Makes", box.made ?? []),
     parameters(plan, box),
-    box.op ? h("p", {}, h("a", { class: "button", href: `${path`/plans/${plan}/why`}?${new URLSearchParams({ op: box.op })}` }, "Why this strategy?")) : null,
+    box.op ? h("p", { class: "row" }, whyLinks(plan, box)) : null,
   ];
+}
+
+/** The question about the op, and of a box that stands for repeats first about all of them. */
+function whyLinks(plan, { op, times = 1 }) {
+  const to = (asked, ...says) => h("a", { class: "button", href: `${path`/plans/${plan}/why`}?${new URLSearchParams({ op: asked })}` }, says);
+  const glob = times > 1 ? globOf(op) : null;
+  if (!glob) return to(op, "Why this strategy?");
+  return [to(glob, "Why this strategy? All of ", h("code", { class: "name" }, glob)), to(op, "Why? ", h("code", { class: "name" }, op), " alone")];
 }
 
 /** The name of a tensor, which leads to its blocks on the devices. */

@@ -2,6 +2,7 @@
 import { get } from "../api.js";
 import { delta, strategy } from "../delta.js";
 import { fill, h, path } from "../element.js";
+import { globOf, pattern } from "../repeats.js";
 import { empty, failed, loading } from "../states.js";
 import { table } from "../table.js";
 import { bytes, change, count, percent, time } from "../units.js";
@@ -60,7 +61,8 @@ export async function show({ root, params, query, signal, keep, title }) {
     fill(held, h("div", { class: "state" }, h("p", {}, `Searching the plan again with every other strategy of `, h("code", { class: "name" }, op), " …"), clock, " ", h("button", { type: "button", onclick: () => { mine.abort(); fill(held, empty("Stopped", "The service works it out all the same and keeps it: asked again it may be there.")); } }, "Stop")));
     try {
       const found = await get(path`/v1/plans/${id}/explain`, { signal: mine.signal, query: { op, seconds: seconds.value } });
-      fill(held, explained(id, found));
+      const repeats = await repeatsOf(id, found, mine.signal);
+      fill(held, explained(id, found, repeats));
     } catch (problem) {
       if (!mine.signal.aborted) fill(held, failed(problem, ask));
     } finally {
@@ -69,9 +71,29 @@ export async function show({ root, params, query, signal, keep, title }) {
   }
 }
 
-function explained(id, found) {
+/** {glob, number}: of the ops that repeat the one that was searched alone; else null. */
+async function repeatsOf(id, { groups }, signal) {
+  const ops = groups.flatMap((group) => group.ops);
+  const glob = ops.length === 1 ? globOf(ops[0]) : null;
+  if (!glob) return null;
+  const { matches = 0 } = await get(path`/v1/plans/${id}/layout`, { signal, query: { search: glob } });
+  return matches > 1 ? { glob, number: matches } : null;
+}
+
+/** The ops that were searched, in a sentence. */
+function searched(id, { glob, groups }, repeats) {
+  const ops = groups.flatMap((group) => group.ops);
+  if (ops.length === 1) {
+    return h("p", {}, "Searched: ", h("code", { class: "name" }, ops[0]), " alone.",
+      repeats ? [" It is one of ", count(repeats.number), " ops that match ", h("code", { class: "name" }, repeats.glob), ": ", h("a", { href: `${path`/plans/${id}/why`}?${new URLSearchParams({ op: repeats.glob })}` }, "explain all of them"), "."] : null);
+  }
+  return h("p", {}, "Searched: the ", count(ops.length), " ops that match ", h("code", { class: "name" }, glob), groups.length > 1 ? `, in ${count(groups.length)} groups of equal ops with one strategy; each group changes as a whole.` : ", which change together.");
+}
+
+function explained(id, found, repeats) {
   const { whole, memory } = found;
   return [
+    searched(id, found, repeats),
     h("div", { class: "answers" },
       card(found.stage ? `Stage ${found.stage} alone` : "The plan now", time(whole.step_ns), `objective ${time(whole.objective_ns)}`),
       card("Memory", bytes(memory.used_bytes), `of ${bytes(memory.capacity_bytes)}, ${percent(memory.used_bytes / memory.capacity_bytes)}`),
@@ -79,7 +101,7 @@ function explained(id, found) {
     ),
     found.complete ? null : h("p", { class: "warn" }, `${found.seconds} s were not enough for all; a longer search has more.`),
     (found.notes ?? []).length ? h("ul", { class: "muted" }, found.notes.map((note) => h("li", { class: "name" }, note))) : null,
-    found.groups.map((group) => groupOf(id, found, group)),
+    found.groups.map((group) => groupOf(id, found, group, repeats)),
   ];
 }
 
@@ -87,9 +109,20 @@ function card(title, big, below) {
   return h("div", { class: "card" }, h("h2", {}, title), h("p", { class: "big" }, big), h("p", { class: "muted" }, below));
 }
 
-function groupOf(id, found, group) {
-  const target = group.ops.length === 1 ? group.ops[0] : found.groups.length === 1 ? found.glob : group.label;
-  const pin = (own) => `${target}:${Object.entries(own.strategy).filter(([, axes]) => axes.length).map(([factor, axes]) => `${factor}=${axes.join("+")}`).join(",")}`;
+/** What a pin of a group holds for: [[words, globs]], the narrower first. */
+function targets(found, group, repeats) {
+  if (group.ops.length === 1) {
+    return repeats ? [["Plan this op with it", group.ops], [`Plan all ${count(repeats.number)} with it`, [repeats.glob]]] : [["Plan with it", group.ops]];
+  }
+  const globs = found.groups.length === 1 ? [found.glob] : group.ops;
+  return [["Plan the first with it", [group.ops[0]]], [`Plan all ${count(group.ops.length)} with it`, globs]];
+}
+
+function groupOf(id, found, group, repeats) {
+  const label = pattern(group.ops);
+  const factors = (own) => Object.entries(own.strategy).filter(([, axes]) => axes.length).map(([factor, axes]) => `${factor}=${axes.join("+")}`).join(",");
+  const address = (own, globs) => `${path`/plans/${id}/what-if`}?${new URLSearchParams(globs.map((glob) => ["pin", `${glob}:${factors(own)}`]))}`;
+  const actions = (own) => h("div", { class: "row" }, targets(found, group, repeats).map(([says, globs]) => h("a", { class: "button", href: address(own, globs), "aria-label": `${says}: ${strategy(own)}` }, says)));
   const used = group.alternatives.filter((own) => own.verdict !== "not solved" && own.verdict !== "not allowed");
   const rest = group.alternatives.filter((own) => !used.includes(own));
   const what = (own) => (own.whole ? delta(found.whole.step_ns, own.whole.step_ns, { text: time }) : h("span", { class: "muted" }, "–"));
@@ -102,15 +135,15 @@ function groupOf(id, found, group) {
     { title: "Own moves", number: true, value: (own) => time(own.communication_ns), sort: (own) => own.communication_ns },
     { title: "Others change", number: true, value: (own) => (own.others === null || own.others === undefined ? "–" : count(own.others)), sort: (own) => own.others },
     { title: "Why", width: "30%", value: (own) => h("span", { class: "name" }, own.why) },
-    { title: "", value: (own) => (own.verdict === "chosen" || own.verdict === "not allowed" || Object.keys(own.partial ?? {}).length ? "" : h("a", { class: "button", href: `${path`/plans/${id}/what-if`}?${new URLSearchParams({ pin: pin(own) })}`, "aria-label": `Plan with ${strategy(own)}` }, "Plan with it")) },
+    { title: "", value: (own) => (own.verdict === "chosen" || own.verdict === "not allowed" || Object.keys(own.partial ?? {}).length ? "" : actions(own)) },
   ];
   return h(
     "section", {},
-    h("h2", {}, h("code", { class: "name" }, group.label), group.ops.length > 1 ? h("span", { class: "muted" }, ` ×${count(group.ops.length)}`) : null),
+    h("h2", {}, h("code", { class: "name" }, label), group.ops.length > 1 ? h("span", { class: "muted" }, ` ×${count(group.ops.length)}`) : null),
     h("p", { class: "muted" }, h("code", {}, group.kind), group.rule ? [", rule ", h("code", { class: "name" }, group.rule)] : ", no rule: it runs replicated"),
     (group.pins ?? []).map((own) => h("p", { class: "name" }, h("span", { class: "tag warn" }, "! pinned"), " ", h("code", {}, own.pin), ` ${own.why}`)),
-    best(`Strategies of ${group.label}`, used, columns),
-    rest.length ? h("details", {}, h("summary", {}, `${count(rest.length)} more, not solved or not allowed`), table({ label: `More strategies of ${group.label}`, rows: rest.slice(0, 200), columns: columns.filter((own) => !["Step against now", "Memory against now", "Others change"].includes(own.title)) })) : null,
+    best(`Strategies of ${label}`, used, columns),
+    rest.length ? h("details", {}, h("summary", {}, `${count(rest.length)} more, not solved or not allowed`), table({ label: `More strategies of ${label}`, rows: rest.slice(0, 200), columns: columns.filter((own) => !["Step against now", "Memory against now", "Others change"].includes(own.title)) })) : null,
   );
 }
 
