@@ -242,3 +242,12 @@ def test_a_plan_is_printed_whole_and_light(page: Page, site: Site) -> None:
     shot(page, "plan-printed")
     pages = page.pdf(format="A4").count(b"/Type /Page\n")
     assert 1 <= pages <= 4
+
+
+def test_a_plan_leads_to_its_search_and_back(page: Page, site: Site) -> None:
+    plan = site.plans["face"]
+    visit(page, f"{site.url}/plans/{plan}")
+    page.get_by_role("link", name="the course of the search").click()
+    page.wait_for_url("**/jobs/job_*")
+    page.get_by_role("link", name="Open the plan").click()
+    page.wait_for_url(f"**/plans/{plan}")

@@ -1,16 +1,16 @@
 // The certificate: what is proven of the plan, what its execution showed, and what it was asked to be.
-import { h } from "../element.js";
+import { h, link, path } from "../element.js";
 import { prose } from "../prose.js";
 import { change, count, percent, time } from "../units.js";
 import { isOverfull, verdict } from "../verdict.js";
 
-export function proof({ overview, entry, certificate }) {
+export function proof({ overview, entry, certificate, search: job }) {
   const { search } = overview;
   return h(
     "section", { "aria-labelledby": "proof" },
     h("h2", { id: "proof" }, "How sure is that?"),
     h("dl", { class: "facts" },
-      h("dt", {}, "Search"), h("dd", {}, verdict(entry), ` ${isOverfull(entry) ? `for this strategy ${search.outcome}, ` : ""}by ${search.found_by.replaceAll("_", " ")} over ${count(search.meshes.length)} mesh${search.meshes.length === 1 ? "" : "es"}`),
+      h("dt", {}, "Search"), h("dd", {}, verdict(entry), ` ${isOverfull(entry) ? `for this strategy ${search.outcome}, ` : ""}by ${search.found_by.replaceAll("_", " ")} over ${count(search.meshes.length)} mesh${search.meshes.length === 1 ? "" : "es"}`, job ? ["; ", link(path`/jobs/${job}`, "the course of the search")] : null),
       h("dt", {}, "Bound"), h("dd", {}, `cost ${time(search.cost_ns)}, and none is below ${time(search.lower_bound_ns)}: gap ${percent(search.gap)}`),
       search.step_bound_ns ? [h("dt", {}, "Step"), h("dd", {}, `no configuration that was asked for has a step below ${time(search.step_bound_ns)}; this one has ${time(overview.cost.step_ns)} (${change(overview.cost.step_ns / search.step_bound_ns - 1)})`)] : null,
       search.faster_ns > 0 || search.simplicity_ns > 0
