@@ -53,6 +53,7 @@ class Endpoints:
     strategies = Listing(of_plans.strategies)
     communication = Endpoint(of_plans.communication)
     tensor_layouts = Endpoint(of_plans.tensor_layouts)
+    costliest_ops = Endpoint(of_plans.costliest_ops)
     memory = Endpoint(of_plans.memory)
     schedule = Endpoint(of_plans.schedule)
     layout = Endpoint(of_plans.layout)

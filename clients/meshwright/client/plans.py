@@ -22,6 +22,7 @@ from meshwright.schema import Certificate, Plan
 from meshwright.schema.communication import Communication
 from meshwright.schema.comparison import Comparison
 from meshwright.schema.comparison_table import ComparisonTable
+from meshwright.schema.costly_ops import CostliestOps
 from meshwright.schema.explanation import Explanation
 from meshwright.schema.observation import Observation
 from meshwright.schema.overview import Overview
@@ -98,6 +99,12 @@ def strategies(plan: str, *, op: str | None = None, block: str | None = None) ->
 def communication(plan: str) -> Exchange[Communication]:
     """The communication of a stored plan, folded over repeats, longest first."""
     return Communication.from_dict((yield from got(f"/v1/plans/{segment(plan)}/communication")))
+
+
+def costliest_ops(plan: str, *, limit: int | None = None) -> Exchange[CostliestOps]:
+    """The groups of equal ops of a stored plan that take most time, longest first."""
+    path = f"/v1/plans/{segment(plan)}/costliest-ops"
+    return CostliestOps.from_dict((yield from got(path, limit=limit)))
 
 
 def tensor_layouts(plan: str, tensor: str, *, stage: int | None = None) -> Exchange[TensorLayouts]:

@@ -10,11 +10,12 @@ The role of an axis is the dim that it cuts in most of the arithmetic:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from meshwright.schema import Graph, Op, OpPlan, Stage, parse_notation
-from meshwright.schema.sizes import symbols_in
+from meshwright.schema.notation import Term
+from meshwright.schema.sizes import Size, symbols_in
 from meshwright.schema.uniform_degrees import Role
 
 _EXPERT_KINDS = frozenset({"expert_matmul", "moe_dispatch", "moe_combine", "grouped_matmul", "ffn"})
@@ -62,22 +63,8 @@ def op_roles(stage: Stage, graph: Graph) -> list[OpRoles]:
         if op is None or planned.rule is None:
             continue
         ports = (*op.inputs, *op.outputs)
-        of_factor: dict[str, Role] = {}
         terms = parse_notation(planned.rule).terms_of(len(ports))
-        for name, term in zip(ports, terms, strict=False):
-            for size, products in zip(sizes[name], term, strict=False):
-                dim_role: Role = "tp"
-                if "batch" in symbols_in(size):
-                    dim_role = "dp"
-                elif "seq" in symbols_in(size):
-                    dim_role = "cp"
-                for product in products:
-                    for place, factor in enumerate(product):
-                        role: Role = dim_role if place == 0 else "tp"
-                        if op.kind in _EXPERT_KINDS and factor == _EXPERTS:
-                            role = "ep"
-                        if of_factor.get(factor, "tp") == "tp":
-                            of_factor[factor] = role
+        of_factor = _factor_roles(op, terms, [sizes[name] for name in ports])
         inputs = tuple(
             frozenset(
                 str(factor) for products in term for product in products for factor in product
@@ -86,6 +73,34 @@ def op_roles(stage: Stage, graph: Graph) -> list[OpRoles]:
         )
         roles.append(OpRoles(planned, op, of_factor, inputs))
     return roles
+
+
+def factor_roles(op: Op, rule: str, graph: Graph) -> dict[str, Role]:
+    """The role of an axis on each factor of an op's rule."""
+    ports = (*op.inputs, *op.outputs)
+    sizes = [graph.tensor(name).shape for name in ports]
+    return _factor_roles(op, parse_notation(rule).terms_of(len(ports)), sizes)
+
+
+def _factor_roles(
+    op: Op, terms: Sequence[Term], sizes: Sequence[tuple[Size, ...]]
+) -> dict[str, Role]:
+    of_factor: dict[str, Role] = {}
+    for shape, term in zip(sizes, terms, strict=False):
+        for size, products in zip(shape, term, strict=False):
+            dim_role: Role = "tp"
+            if "batch" in symbols_in(size):
+                dim_role = "dp"
+            elif "seq" in symbols_in(size):
+                dim_role = "cp"
+            for product in products:
+                for place, factor in enumerate(product):
+                    role: Role = dim_role if place == 0 else "tp"
+                    if op.kind in _EXPERT_KINDS and factor == _EXPERTS:
+                        role = "ep"
+                    if of_factor.get(factor, "tp") == "tp":
+                        of_factor[factor] = role
+    return of_factor
 
 
 def axis_roles(stage: Stage, ops: list[OpRoles]) -> dict[str, Role | None]:

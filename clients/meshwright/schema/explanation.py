@@ -96,6 +96,10 @@ class ExplainedOps(Model):
     ops: tuple[str, ...] = Field(description="The names of the ops.")
     kind: str = Field(description="The kind of the ops.")
     rule: str | None = Field(description="The sharding rule. None if the kind is unknown.")
+    factors: dict[str, str] = Field(
+        default_factory=dict,
+        description="What an axis on each factor of the rule cuts, in words.",
+    )
     alternatives: tuple[Alternative, ...] = Field(
         description="The chosen strategy, then the others by objective, then those without a "
         "solution."

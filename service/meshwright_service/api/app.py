@@ -26,6 +26,7 @@ from meshwright_service.api.routes import (
     communication,
     comparisons,
     cost_graphs,
+    costly_ops,
     create_plan,
     events,
     examples,
@@ -81,7 +82,7 @@ from meshwright_service.workers.worker import Worker
 RESOURCES = (
     create_plan, plans, plan_requests, overview, strategies, layout, memory, alternatives,
     explanations, labels, comparisons, communication, observations, redistributions, schedules,
-    simulations, tensor_layouts, exports,
+    simulations, tensor_layouts, costly_ops, exports,
     graphs, examples, cost_graphs, topologies, presets, setups, calibrations, samples, measurements,
     agents, jobs, events, sweeps, keys, whoami, health, metrics,
 )  # fmt: skip

@@ -9,6 +9,7 @@ import { bytes, change, count, percent, time } from "../units.js";
 import { planHead } from "./plan_head.js";
 
 const SECONDS = [5, 20, 60]; // chosen: of a search; more strategies of a large model are tried in more
+const USUAL = 20; // seconds; chosen: the best strategies of a model of 80 layers
 const VERDICTS = { chosen: "good", slower: "plain", simpler: "plain", "does not fit": "bad", "not allowed": "warn", "not solved": "plain" };
 const TYPED_MS = 250; // chosen: after the last letter
 const SHOWN = 12; // strategies at first; chosen: a person reads the best
@@ -21,7 +22,7 @@ export async function show({ root, params, query, signal, keep, title }) {
   title(`Why: ${entry.name || "a plan"}`);
   const names = h("datalist", { id: "ops" });
   const field = h("input", { id: "op", "data-search": true, list: "ops", required: true, maxlength: "512", spellcheck: "false", autocomplete: "off", placeholder: "model.layers.*.mlp.down_proj", value: query.get("op") ?? "", oninput: offer });
-  const seconds = h("select", { id: "seconds" }, SECONDS.map((own) => h("option", { value: own, selected: String(own) === query.get("seconds") }, `${own} s`)));
+  const seconds = h("select", { id: "seconds" }, SECONDS.map((own) => h("option", { value: own, selected: String(own) === (query.get("seconds") ?? String(USUAL)) }, `${own} s`)));
   const held = h("div", { "aria-live": "polite" });
   const form = h(
     "form", { class: "row why", onsubmit: (event) => { event.preventDefault(); ask(); } },
@@ -34,7 +35,7 @@ export async function show({ root, params, query, signal, keep, title }) {
   let timer = null;
   signal.addEventListener("abort", () => clearTimeout(timer));
   if (field.value) return ask();
-  fill(held, empty("Which op?", "Every strategy that it could have is searched again with all other ops free, and judged as the plan was. The names stand in the graph; * means any part of one."));
+  fill(held, empty("Which op?", "Every strategy that it could have is searched again with all other ops free, and judged as the plan was. The names stand in the graph; * means any part of one."), await costliest(id, signal));
   return undefined;
 
   function offer() {
@@ -53,22 +54,59 @@ export async function show({ root, params, query, signal, keep, title }) {
     const mine = running;
     signal.addEventListener("abort", () => mine.abort());
     const op = field.value.trim();
-    keep({ op, seconds: seconds.value === String(SECONDS[0]) ? null : seconds.value });
-    const clock = h("progress", { max: seconds.value, value: "0", "aria-label": "Time of the search" });
-    const begun = performance.now();
-    const ticking = setInterval(() => { clock.value = (performance.now() - begun) / 1e3; }, 200);
-    mine.signal.addEventListener("abort", () => clearInterval(ticking));
-    fill(held, h("div", { class: "state" }, h("p", {}, `Searching the plan again with every other strategy of `, h("code", { class: "name" }, op), " …"), clock, " ", h("button", { type: "button", onclick: () => { mine.abort(); fill(held, empty("Stopped", "The service works it out all the same and keeps it: asked again it may be there.")); } }, "Stop")));
+    const most = Number(seconds.value);
+    keep({ op, seconds: most === USUAL ? null : most });
+    let rows = null; // of a shorter search: they stay in sight during a longer one
     try {
-      const found = await get(path`/v1/plans/${id}/explain`, { signal: mine.signal, query: { op, seconds: seconds.value } });
-      const repeats = await repeatsOf(id, found, mine.signal);
-      fill(held, explained(id, found, repeats));
+      for (const limit of SECONDS.filter((own) => own <= most)) {
+        const found = await searchedFor(limit, op, mine, rows);
+        const repeats = await repeatsOf(id, found, mine.signal);
+        rows = explained(id, found, repeats);
+        fill(held, rows);
+        if (found.complete) break;
+      }
     } catch (problem) {
       if (!mine.signal.aborted) fill(held, failed(problem, ask));
+    }
+  }
+
+  /** The explanation within a number of seconds, with a progress bar above what is known. */
+  async function searchedFor(limit, op, mine, rows) {
+    const clock = h("progress", { max: limit, value: "0", "aria-label": "Time of the search" });
+    const begun = performance.now();
+    const ticking = setInterval(() => { clock.value = (performance.now() - begun) / 1e3; }, 200);
+    const stop = () => {
+      mine.abort();
+      fill(held, rows ?? empty("Stopped", "The service finishes the search and keeps the result. Explain it again to read it."));
+    };
+    const says = rows ? `Searching for up to ${limit} s; the strategies so far are below` : "Searching the plan again with every other strategy of ";
+    fill(held, h("div", { class: "state" }, h("p", {}, says, rows ? "" : h("code", { class: "name" }, op), " …"), clock, " ", h("button", { type: "button", onclick: stop }, "Stop")), rows);
+    mine.signal.addEventListener("abort", () => clearInterval(ticking));
+    try {
+      return await get(path`/v1/plans/${id}/explain`, { signal: mine.signal, query: { op, seconds: limit } });
     } finally {
       clearInterval(ticking);
     }
   }
+}
+
+/** The costliest ops: mostly the question is about one of them. */
+async function costliest(id, signal) {
+  const { groups } = await get(path`/v1/plans/${id}/costliest-ops`, { signal });
+  return [
+    h("h2", {}, "Costliest ops"),
+    table({
+      label: "Costliest ops", rows: groups,
+      columns: [
+        { title: "Ops", value: (own) => [h("a", { href: `${path`/plans/${id}/why`}?${new URLSearchParams({ op: own.glob })}` }, h("code", { class: "name" }, own.ops)), own.count > 1 ? h("span", { class: "muted" }, ` ×${count(own.count)}`) : null] },
+        { title: "Kind", value: (own) => h("code", {}, own.kind) },
+        { title: "Strategy", value: (own) => h("code", { class: "name" }, strategy(own)) },
+        { title: "Compute", number: true, value: (own) => time(own.compute_ns), sort: (own) => own.compute_ns },
+        { title: "Communication", number: true, value: (own) => time(own.communication_ns), sort: (own) => own.communication_ns },
+        { title: "Of all ops", number: true, value: (own) => percent(own.share), sort: (own) => own.share, says: "Share of the time of all ops" },
+      ],
+    }),
+  ];
 }
 
 /** {glob, number}: of the ops that repeat the one that was searched alone; else null. */
@@ -127,7 +165,7 @@ function groupOf(id, found, group, repeats) {
   const rest = group.alternatives.filter((own) => !used.includes(own));
   const what = (own) => (own.whole ? delta(found.whole.step_ns, own.whole.step_ns, { text: time }) : h("span", { class: "muted" }, "–"));
   const columns = [
-    { title: "Strategy", width: "16%", value: (own) => h(own.verdict === "chosen" ? "strong" : "span", {}, h("code", { class: "name" }, strategy(own))) },
+    { title: "Strategy", width: "16%", value: (own) => [h(own.verdict === "chosen" ? "strong" : "span", {}, h("code", { class: "name" }, strategy(own))), h("div", { class: "muted" }, words(own, group.factors))] },
     { title: "Verdict", value: (own) => h("span", { class: `tag ${VERDICTS[own.verdict]}` }, own.verdict) },
     { title: "Step against now", number: true, value: what, sort: (own) => own.whole?.step_ns },
     { title: "Memory against now", number: true, value: (own) => (own.whole ? delta(found.whole.memory_bytes, own.whole.memory_bytes, { text: bytes }) : "–"), sort: (own) => own.whole?.memory_bytes },
@@ -145,6 +183,12 @@ function groupOf(id, found, group, repeats) {
     best(`Strategies of ${label}`, used, columns),
     rest.length ? h("details", {}, h("summary", {}, `${count(rest.length)} more, not solved or not allowed`), table({ label: `More strategies of ${label}`, rows: rest.slice(0, 200), columns: columns.filter((own) => !["Step against now", "Memory against now", "Others change"].includes(own.title)) })) : null,
   );
+}
+
+/** A strategy in words: the batch over node; columns over gpu0 gpu1. */
+function words({ strategy: own = {} }, factors = {}) {
+  const cut = Object.entries(own).filter(([, axes]) => axes.length).map(([factor, axes]) => `${factors[factor] ?? factor} over ${axes.join(" ")}`);
+  return cut.join("; ") || "every device computes all of it";
 }
 
 function best(label, rows, columns) {

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
+from meshwright.launch_options.factor_words import factor_words
 from meshwright.schema import (
     Calibration,
     Graph,
@@ -163,6 +164,7 @@ def _explanation_of(frame: Frame, group: OpGroup, assigned: dict[str, Codes]) ->
         ops=group.names,
         kind=op.op.kind,
         rule=op.notation,
+        factors=factor_words(op.op, op.notation, frame.whole.problem.graph),
         pins=tuple(pin_prices(frame, group)),
         alternatives=tuple(alternatives_of(frame, group, assigned)),
     )
