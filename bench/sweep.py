@@ -1,8 +1,9 @@
-"""`python -m bench.sweep [--faults]`: points a second of sweeps, local, at a service and on Dask.
+"""`python -m bench.sweep [--faults] [--rows NAME ...]`: points a second of sweeps.
 
-The sweeps plan Llama-3 8B and 70B for a target, 30 points each, on eight to 256 devices. Each row
-of the table begins with an empty store. `--faults` instead kills the API five times during a sweep
-of 30 points: the points that were lost, and the searches that ran twice.
+The sweeps plan Llama-3 8B and 70B for a target, 30 points each, on eight to 256 devices: in local
+processes, at a service and on Dask. Each row of the table begins with an empty store. `--faults`
+instead kills the API five times during a sweep of 30 points: the points that were lost, and the
+searches that ran twice.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--target", default="megatron-core")
     parser.add_argument("--faults", action="store_true")
+    parser.add_argument("--rows", nargs="*", default=[], help="beginnings of the rows to measure")
     args = parser.parse_args()
     if args.faults:
         _faults(sweep_of(args.target))
@@ -57,9 +59,12 @@ def main() -> None:
     reference_s, _ = median_seconds(reference_loop)
     sweep, models = sweep_of(args.target), graphs()
     for workers in (1, 2):
+        name = f"local, {workers} process{'es' * (workers > 1)}"
+        if not _is_wanted(name, args.rows):
+            continue
         say(
             _row(
-                f"local, {workers} process{'es' * (workers > 1)}",
+                name,
                 lambda workers=workers: [
                     run_sweep(sweep, graph, workers=workers) for graph in models.values()
                 ],
@@ -71,6 +76,8 @@ def main() -> None:
         ("service, 2 workers", 2, False),
         ("service, 2 workers, Dask with 2", 2, True),
     ):
+        if not _is_wanted(name, args.rows):
+            continue
         with (
             tempfile.TemporaryDirectory(prefix="meshwright-sweep-") as folder,
             ExitStack() as stack,
@@ -91,6 +98,10 @@ def main() -> None:
                 )
             )
     say(f"| numpy reference loop | | | {reference_s:.4f} | | 1 |")
+
+
+def _is_wanted(name: str, beginnings: Sequence[str]) -> bool:
+    return not beginnings or any(name.startswith(beginning) for beginning in beginnings)
 
 
 def _row(name: str, work: Callable[[], Sequence[SweepResult]], reference_s: float) -> str:

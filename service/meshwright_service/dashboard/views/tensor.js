@@ -2,7 +2,7 @@
 import { get } from "../api.js";
 import { fill, h, link, path } from "../element.js";
 import { named } from "../kinds.js";
-import { loading } from "../states.js";
+import { empty, loading } from "../states.js";
 import { bytes, count, time } from "../units.js";
 import { planHead } from "./plan_head.js";
 
@@ -12,6 +12,11 @@ export async function show({ root, params, query, signal, title }) {
   const id = params.plan;
   const name = query.get("name") ?? "";
   fill(root, planHead(id, "graph"), loading("the layouts of the tensor"));
+  if (!name) {
+    const { entry } = await get(path`/v1/plans/${id}/overview`, { signal });
+    fill(root, planHead(id, "graph", { entry }), empty("Which tensor?", "The names of tensors beside ", link(path`/plans/${id}/graph`, "the graph"), " lead to their blocks on the devices."));
+    return;
+  }
   const asked = new URLSearchParams({ tensor: name, ...(query.get("stage") ? { stage: query.get("stage") } : {}) });
   const [{ entry }, found] = await Promise.all([
     get(path`/v1/plans/${id}/overview`, { signal }),
