@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 NUMBER = re.compile(r"(?:(?<=\.)|^)\d+(?=\.|$)")
+_BLOCK_PART = re.compile(r"(?:[^.*]+\.)*(?:\*\.)*\*\.[^.]+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,16 @@ class Repeat(Generic[T]):
 def pattern(name: str) -> str:
     """A name with `*` in place of every number: `layers.3.norm` becomes `layers.*.norm`."""
     return NUMBER.sub("*", name)
+
+
+def block_part(name: str) -> str:
+    """The part of a repeated block that a module belongs to, or the name of a module outside.
+
+    `layers.3.mlp.up_proj` belongs to `layers.3.mlp`, `stages.0.1.conv.weight` to `stages.0.1.conv`.
+    """
+    match = _BLOCK_PART.match(pattern(name))
+    depth = name.count(".") if match is None else match.group(0).count(".")
+    return ".".join(name.split(".")[: depth + 1])
 
 
 def fold(items: Iterable[tuple[str, Hashable, T]]) -> list[Repeat[T]]:

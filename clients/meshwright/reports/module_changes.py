@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from meshwright.common.name_ranges import pattern
+from meshwright.common.name_ranges import block_part, pattern
 from meshwright.reports.ops import OpShare
 from meshwright.schema import Plan
 from meshwright.schema.comparison import ModuleChange, ModuleCost, ModulePart
 
 SMALL = 1e-3  # chosen: of the totals; smaller changes of modules are folded into one line
-_REPEATED = re.compile(r"^(?P<repeat>(?:[^.*]+\.)*(?:\*\.)*\*)\.(?P<part>[^.]+)")
 _FIELDS = ("compute_ns", "communication_ns", "parameter_bytes", "saved_bytes")
 
 _NO_COST = ModuleCost(**dict.fromkeys(_FIELDS, 0.0))
@@ -80,18 +78,14 @@ def module_group(module: str) -> str:
 
     `model.layers.3.mlp.up_proj` belongs to `model.layers.*.mlp`.
     """
-    folded = pattern(module)
-    repeated = _REPEATED.match(folded)
-    return repeated.group(0) if repeated else folded
+    return pattern(block_part(module))
 
 
 def _modules_by_group(shares: Iterable[OpShare]) -> dict[str, set[str]]:
     """The modules at the depth of their group, by group."""
     members: defaultdict[str, set[str]] = defaultdict(set)
     for share in shares:
-        group = module_group(share.module)
-        depth = group.count(".") + 1
-        members[group].add(".".join(share.module.split(".")[:depth]))
+        members[module_group(share.module)].add(block_part(share.module))
     return members
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from math import prod
 
-from meshwright.common.name_ranges import NUMBER, fold
+from meshwright.common.name_ranges import block_part, fold
 from meshwright.launch_options.roles import OpRoles
 from meshwright.schema import Stage
 from meshwright.schema.parallel_shares import ParallelShare
@@ -62,14 +62,4 @@ def _items(
             }
             ways = tuple((role, count) for role, count in counts.items() if count > 1)
             module = planned.op if op is None else op.op.module or planned.op
-            yield _block(module), ways, planned.compute_ns
-
-
-def _block(module: str) -> str:
-    """The part of a layer that a module belongs to: its name as far as one level below the first
-    number, such as `layers.3.mlp` for `layers.3.mlp.up_proj`."""
-    levels = module.split(".")
-    for place, level in enumerate(levels):
-        if NUMBER.fullmatch(level):
-            return ".".join(levels[: place + 2])
-    return module
+            yield block_part(module), ways, planned.compute_ns

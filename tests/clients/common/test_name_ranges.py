@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from meshwright.common.name_ranges import fold, pattern
+from meshwright.common.name_ranges import block_part, fold, pattern
 
 
 def labels(*items: tuple[str, str]) -> list[tuple[str, int]]:
@@ -47,3 +47,18 @@ def test_one_of_many_keeps_its_name() -> None:
 def test_two_numbers_in_a_name() -> None:
     items = [(f"l.{i}.e.{j}", "a" if i == 0 else "b") for i in range(2) for j in range(2)]
     assert labels(*items) == [("l.0.e.{0-1}", 2), ("l.1.e.{0-1}", 2)]
+
+
+@pytest.mark.parametrize(
+    ("module", "part"),
+    [
+        ("model.layers.3.mlp.up_proj", "model.layers.3.mlp"),
+        ("stages.0.1.conv.weight", "stages.0.1.conv"),
+        ("layers.0.experts.5.w1", "layers.0.experts"),
+        ("layers.0", "layers.0"),
+        ("lm_head", "lm_head"),
+        ("3.linear", "3.linear"),
+    ],
+)
+def test_a_module_belongs_to_a_part_of_its_block(module: str, part: str) -> None:
+    assert block_part(module) == part
