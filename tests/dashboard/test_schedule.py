@@ -108,6 +108,7 @@ def test_many_ranks_and_microbatches_are_drawn_at_once(
 
     page.route("**/v1/plans/*/schedule", answer)
     visit(page, f"{site.url}/plans/{plan.id}/schedule")
+    page.get_by_text("The 64 ranks").click()
     expect(page.get_by_role("table", name="Ranks").locator("tbody tr")).to_have_count(64)
     lanes = page.get_by_role("application")
     lanes.focus()
