@@ -210,3 +210,9 @@ def test_a_capture_has_its_command(page: Page, site: Site) -> None:
     page.get_by_role("table", name="Plans").wait_for()
     page.keyboard.press("n")
     expect(page).to_have_url(f"{site.url}/new")
+
+
+def test_devices_that_share_a_port_have_a_part_of_its_bandwidth(page: Page, site: Site) -> None:
+    # DGX-1: eight GPUs on four ports of 12.5 GB/s
+    visit(page, f"{site.url}/new?topology=v100-2x8")
+    expect(page.get_by_text("6.25\u00a0GB/s per device each way")).to_be_visible()

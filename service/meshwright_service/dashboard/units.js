@@ -23,6 +23,11 @@ export function rate(value) {
   return `${scaled(value, [["B", 1], ["kB", 1e3], ["MB", 1e6], ["GB", 1e9], ["TB", 1e12]])}/s`;
 }
 
+/** The rate of one device on a link of a topology; devices may share a port. */
+export function linkRate(link) {
+  return rate(link.bytes_per_s / (link.devices_per_port ?? 1));
+}
+
 /** Floating-point operations, in powers of 1,000. */
 export function flops(value) {
   if (!known(value)) return "–";

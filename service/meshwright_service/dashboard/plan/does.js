@@ -1,7 +1,7 @@
 // What it does: the mesh on the cluster, the degrees in Megatron's words, the stages.
 import { h, link, path } from "../element.js";
 import { table } from "../table.js";
-import { bytes, count, percent, rate, time } from "../units.js";
+import { bytes, count, linkRate, percent, time } from "../units.js";
 import { deviceMap } from "./device_map.js";
 import { parallelShares } from "./parallel_shares.js";
 import { ROLES, topologyPicture } from "./topology_picture.js";
@@ -71,7 +71,7 @@ function levels({ stages }, topology) {
     columns: [
       { title: "Level", value: (own) => own.name },
       { title: "Of so many", number: true, value: (own) => count(own.size) },
-      { title: "A device's link", number: true, value: (own) => rate(own.link.bytes_per_s / (own.link.devices_per_port ?? 1)) },
+      { title: "A device's link", number: true, value: (own) => linkRate(own.link) },
       {
         title: stages.length > 1 ? "Axes of a stage's mesh" : "Axes of the mesh",
         value: (own) => {

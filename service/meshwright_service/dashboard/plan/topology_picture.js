@@ -1,6 +1,6 @@
 // The topology of a plan as a drawing: units within units, the links between them, and the mesh's axes on the links.
 import { h, s } from "../element.js";
-import { bytes, count, rate } from "../units.js";
+import { bytes, count, linkRate } from "../units.js";
 
 export const ROLES = { dp: "data parallel", tp: "tensor parallel", cp: "context parallel", ep: "expert parallel" };
 
@@ -126,7 +126,7 @@ function devices(group, level, { x, y, width, first }) {
 
 const UNUSED = { text: "no axis of the mesh", colour: "--line-strong" };
 
-/** What uses the links of a level: axes of the mesh, and transfers between pipeline ranks. */
+/** The uses of the links of a level: axes of the mesh, and transfers between pipeline ranks. */
 function rowsOf({ levels, stages, first }, at) {
   if (!stages.length) return [UNUSED];
   const [{ mesh, roles }] = stages;
@@ -170,7 +170,7 @@ function isRing(link) {
 }
 
 function linkText(link) {
-  return `${link.kind}, ${rate(link.bytes_per_s / (link.devices_per_port ?? 1))} a device`;
+  return `${link.kind}, ${linkRate(link)} a device`;
 }
 
 function clip(text, width) {

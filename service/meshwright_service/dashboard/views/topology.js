@@ -3,7 +3,7 @@ import { get } from "../api.js";
 import { fill, h, link, path } from "../element.js";
 import { prose } from "../prose.js";
 import { failed, loading } from "../states.js";
-import { bytes, count, percent, rate, short } from "../units.js";
+import { bytes, count, linkRate, percent, short } from "../units.js";
 import { origin } from "./calibration/source.js";
 import { boxes } from "./topology/boxes.js";
 import { devices } from "./topology/devices.js";
@@ -69,7 +69,7 @@ function facts(own, groups, plans, id) {
     "dl", { class: "facts" },
     h("dt", {}, "Devices"), h("dd", {}, count(total), " × ", groups.map((group, at) => [at ? " and " : null, h("span", { class: "name" }, group.device.name)])),
     h("dt", {}, "Memory of a device"), h("dd", {}, memory),
-    own.host ? [h("dt", {}, "Host"), h("dd", {}, h("span", { class: "name" }, own.host.name), `, ${bytes(own.host.memory_bytes)} and ${rate(own.host.link.bytes_per_s / (own.host.link.devices_per_port ?? 1))} a device`)] : null,
+    own.host ? [h("dt", {}, "Host"), h("dd", {}, h("span", { class: "name" }, own.host.name), `, ${bytes(own.host.memory_bytes)} and ${linkRate(own.host.link)} a device`)] : null,
     h("dt", {}, "Plans"),
     h("dd", {}, plans.plans.length
       ? [plans.plans.map((plan, at) => [at ? ", " : null, link(path`/plans/${plan.id}`, h("span", { class: "name" }, plan.name || short(plan.id)))]), plans.next_page_token ? [", ", link(`/?topology=${encodeURIComponent(id)}`, "more")] : null]
@@ -78,5 +78,5 @@ function facts(own, groups, plans, id) {
 }
 
 function uplinked(uplink) {
-  return uplink ? `${uplink.kind}, ${rate(uplink.bytes_per_s / (uplink.devices_per_port ?? 1))}` : percent(null);
+  return uplink ? `${uplink.kind}, ${linkRate(uplink)}` : percent(null);
 }

@@ -1,7 +1,7 @@
 // The devices of a new plan: a kind, nodes and devices of a node, which make the name of a preset; or a topology that is stored.
 import { get } from "../../api.js";
 import { fill, h, path } from "../../element.js";
-import { bytes, count, rate, time } from "../../units.js";
+import { bytes, count, linkRate, time } from "../../units.js";
 import { isPod, readPreset, writePreset } from "./preset_name.js";
 
 const PAUSE_MS = 250; // chosen: between two letters
@@ -92,7 +92,7 @@ function facts(topology) {
     h("p", {}, h("strong", {}, `${count(total)} device${total > 1 ? "s" : ""}, ${bytes(memory)}`), " in all: ", groups.map(({ device }, at) => `${at ? "; " : ""}${count(sizes[at])} × ${device.name} with ${bytes(device.memory_bytes)}`)),
     h("dl", { class: "facts", "aria-label": "Links" }, groups.flatMap(({ levels }) => levels.map(({ name, size, link }) => [
       h("dt", {}, `between ${count(size)} × ${name}`),
-      h("dd", {}, `${link.kind}, ${rate(link.bytes_per_s)} per device each way, ${time(link.latency_ns)}`),
-    ])), topology.uplink && groups.length > 1 ? [h("dt", {}, "between groups"), h("dd", {}, `${topology.uplink.kind}, ${rate(topology.uplink.bytes_per_s)}`)] : null),
+      h("dd", {}, `${link.kind}, ${linkRate(link)} per device each way, ${time(link.latency_ns)}`),
+    ])), topology.uplink && groups.length > 1 ? [h("dt", {}, "between groups"), h("dd", {}, `${topology.uplink.kind}, ${linkRate(topology.uplink)}`)] : null),
   ];
 }
