@@ -37,7 +37,7 @@ class LaunchWay(Model):
     """One way to use a plan: with the file of an export, or with a runtime that reads the plan."""
 
     name: str = Field(description="The target of the export, or the name of the runtime.")
-    title: str = Field(description="What people call it.")
+    title: str = Field(description="The title of the way.")
     group: Group = Field(description="The kind of way.")
     export: EveryTarget | None = Field(
         default=None, description="The target of the export. None: the runtime reads the plan."
@@ -68,7 +68,7 @@ class LaunchFile(Model):
         default=(), description="The parts of the plan that the file does not state."
     )
     remarks: tuple[str, ...] = Field(
-        default=(), description="What the training script must do besides."
+        default=(), description="Further duties of the training script."
     )
     text: str | None = Field(
         default=None, description="The content. None if parts are lost, and it was not asked for."

@@ -14,7 +14,7 @@ _PRODUCTS = frozenset({"linear", "matmul", "expert_matmul", "grouped_matmul"})
 
 
 def factor_words(op: Op, rule: str | None, graph: Graph) -> dict[str, str]:
-    """What an axis on each factor of the rule cuts, such as the batch, heads or columns.
+    """The dims that an axis on each factor of the rule cuts, such as the batch, heads or columns.
 
     Factors of the last dim of a product's result are its columns, those that no result has are
     summed, and those of other dims are named by the dim.

@@ -14,6 +14,7 @@ from meshwright.render.module_changes import render_modules
 from meshwright.render.waterfall import render_waterfall
 from meshwright.reports.comparison import compared_ns, part_name, step_parts
 from meshwright.schema.comparison import ComparedOps, Comparison, PlanTotals
+from meshwright.schema.cost import MEMORY_PARTS
 
 MOST_CAUSES = 2  # chosen: parts that a sentence names
 MOST_ROWS = 40  # chosen: the largest differences; JSON has all
@@ -100,10 +101,7 @@ def _times(first: PlanTotals, second: PlanTotals) -> list[tuple[str, float, floa
 
 
 def _bytes(first: PlanTotals, second: PlanTotals) -> list[tuple[str, int, int]]:
-    fields = (
-        "parameters", "gradients", "optimizer", "activations", "cache", "recomputed", "working",
-        "gathered", "buffers", "host",
-    )  # fmt: skip
+    fields = *(part for part in MEMORY_PARTS if part != "reserved"), "host"
     rows = [("memory", first.memory_total_bytes, second.memory_total_bytes)]
     for field in fields:
         a, b = getattr(first.memory_bytes, field), getattr(second.memory_bytes, field)

@@ -18,7 +18,7 @@ def render_groups(stage: Stage) -> RenderableType:
     """
     kinds: dict[tuple[Axis, ...], set[str]] = {}
     for move in stage.redistributions:
-        for step in (*move.forward, *move.backward, *move.per_step):
+        for step in move.steps:
             if step.kind not in ("slice", "mask"):  # these need no communication
                 kinds.setdefault(step.axes, set()).add(step.kind)
     for op in stage.ops:

@@ -52,8 +52,7 @@ def _redistributions(stage: Stage, ops: str) -> RenderableType:
     moves = [
         move
         for move in stage.redistributions
-        if (move.forward or move.backward or move.per_step)
-        and (move.op is None or fnmatchcase(move.op, ops))
+        if move.steps and (move.op is None or fnmatchcase(move.op, ops))
     ]
     if not moves:
         return Text("\nRedistributions: none", style="bold")
@@ -82,7 +81,7 @@ def _reader(move: Redistribution) -> str:
 
 
 def _layouts(move: Redistribution) -> tuple[str, ...]:
-    return tuple(str(step.to) for step in (*move.forward, *move.backward, *move.per_step))
+    return tuple(str(step.to) for step in move.steps)
 
 
 def _steps(move: Redistribution, names: AxisNames) -> Iterator[str]:

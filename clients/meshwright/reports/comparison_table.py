@@ -21,11 +21,8 @@ from meshwright.schema.comparison_table import (
     TextRow,
     Unit,
 )
+from meshwright.schema.cost import MEMORY_PARTS
 
-MEMORY_PARTS = (
-    "parameters", "gradients", "optimizer", "activations", "cache", "recomputed", "working",
-    "gathered", "buffers", "reserved",
-)  # fmt: skip
 Better = Literal["less", "more"]
 
 

@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from meshwright.common.name_ranges import fold
 from meshwright.schema import Layout, Mesh, Plan, PlanError, Redistribution, Stage
 from meshwright.schema.collective_step import Step
+from meshwright.schema.stage import Direction
 from meshwright.schema.tensor_layouts import (
     BlockChange,
     Blocks,
     Cut,
     LayoutPath,
-    Pass,
     TensorLayouts,
 )
 
@@ -116,7 +116,7 @@ class _Path:
     """The steps of one redistribution in one pass. reader: empty for all."""
 
     reader: str
-    direction: Pass
+    direction: Direction
     traffic: str
     steps: tuple[Step, ...]
 
@@ -127,12 +127,7 @@ class _Path:
 
 
 def _passes(move: Redistribution) -> Iterator[_Path]:
-    passes: tuple[tuple[Pass, tuple[Step, ...]], ...] = (
-        ("forward", move.forward),
-        ("backward", move.backward),
-        ("per_step", move.per_step),
-    )
-    for direction, steps in passes:
+    for direction, steps in move.steps_by_direction:
         if steps:
             yield _Path(move.op or "", direction, move.traffic, steps)
 

@@ -243,7 +243,7 @@ def axes_of_groups(stage: Stage, sent: Iterable[Step] = ()) -> tuple[tuple[Axis,
     sets: dict[frozenset[Axis], None] = {frozenset(stage.mesh.names): None}
     sizes: Mapping[Axis, int] = {axis.name: axis.size for axis in stage.mesh.axes}
     for edge in stage.redistributions:
-        for step in (*edge.forward, *edge.backward, *edge.per_step):
+        for step in edge.steps:
             sets[frozenset(step.axes)] = None
     for step in sent:
         sets[frozenset(step.axes)] = None

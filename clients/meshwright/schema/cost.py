@@ -33,6 +33,13 @@ class Moment(Model):
         return self.activations + transient
 
 
+# the fields of `MemoryUse` that add up to its total
+MEMORY_PARTS = (
+    "parameters", "gradients", "optimizer", "activations", "cache", "recomputed", "working",
+    "gathered", "buffers", "reserved",
+)  # fmt: skip
+
+
 class MemoryUse(Model):
     """The memory at the peak of the device with the highest peak, in bytes."""
 

@@ -98,7 +98,7 @@ class ExplainedOps(Model):
     rule: str | None = Field(description="The sharding rule. None if the kind is unknown.")
     factors: dict[str, str] = Field(
         default_factory=dict,
-        description="What an axis on each factor of the rule cuts, in words.",
+        description="The dim that an axis on each factor of the rule cuts, in words.",
     )
     alternatives: tuple[Alternative, ...] = Field(
         description="The chosen strategy, then the others by objective, then those without a "

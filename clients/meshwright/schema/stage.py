@@ -209,10 +209,19 @@ class Redistribution(Model):
     counted_ns: Ns = Field(default=0, description="The part of `ns` that the objective includes.")
 
     @property
+    def steps_by_direction(self) -> tuple[tuple[Direction, tuple[Step, ...]], ...]:
+        """The steps of each pass, and those that run once per step."""
+        return ("forward", self.forward), ("backward", self.backward), ("step", self.per_step)
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """The steps of both passes, and those that run once per step."""
+        return (*self.forward, *self.backward, *self.per_step)
+
+    @property
     def largest_step_bytes(self) -> int:
         """Buffers of the largest step on one device; steps run one after the other."""
-        steps = (*self.forward, *self.backward, *self.per_step)
-        return max((step.peak_bytes for step in steps), default=0)
+        return max((step.peak_bytes for step in self.steps), default=0)
 
 
 class Stage(Model):

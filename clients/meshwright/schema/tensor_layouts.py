@@ -9,8 +9,7 @@ from pydantic import Field
 from meshwright.schema.errors import InvalidInput, PlanError
 from meshwright.schema.mesh import Axis, Mesh
 from meshwright.schema.model import Document, Model, Ns
-
-Pass = Literal["forward", "backward", "per_step"]
+from meshwright.schema.stage import Direction
 
 
 class Cut(Model):
@@ -62,7 +61,7 @@ class LayoutPath(Model):
 
     reader: str | None = Field(default=None, description="A pattern of the readers. None: all.")
     readers: int = Field(default=1, ge=1, description="The number of readers with these changes.")
-    direction: Pass = Field(description="The pass.")
+    direction: Direction = Field(description="The pass; `step`: once per step.")
     traffic: str = Field(description="The kind of the traffic.")
     changes: tuple[BlockChange, ...] = Field(description="The changes, in order.")
 

@@ -19,7 +19,7 @@ export async function load(path) {
 
 /** A page whose module did not load. */
 export class Unloaded extends Problem {
-  /** What the page shows: a way to reload it, which happens by itself once the service answers again. */
+  /** The content of the page: a way to reload it, which happens by itself once the service answers again. */
   shown(signal) {
     if (!this.status) this.#reload(signal);
     return failed(this, () => location.reload(), "Reload");

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from meshwright.schema import MemoryUse, Moment, Plan
+from meshwright.schema.cost import MEMORY_PARTS
 from meshwright_service.plan_views.memory_curve import RankCurve, uses_of
 
 # parts of a moment; the others are held all the time
@@ -116,15 +117,4 @@ def _sum_of(uses: list[MemoryUse]) -> dict[str, int]:
 
 
 def _parts(use: MemoryUse) -> dict[str, int]:
-    return {
-        "parameters": use.parameters,
-        "gradients": use.gradients,
-        "optimizer": use.optimizer,
-        "activations": use.activations,
-        "cache": use.cache,
-        "recomputed": use.recomputed,
-        "working": use.working,
-        "gathered": use.gathered,
-        "buffers": use.buffers,
-        "reserved": use.reserved,
-    }
+    return {part: getattr(use, part) for part in MEMORY_PARTS}

@@ -8,14 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from meshwright.capture.decoder import Decoder, decoder_graph
+from meshwright.capture.decoder import decoder_graph
 from meshwright.plugins.planner import preset
 from meshwright.reports.communication import INSIDE, communication_of
 from meshwright.reports.ops import shares_of
 from meshwright.schema import Degrees, Pipeline, Recompute, Request, Setup
-from meshwright_solver.planning.planner import plan
-
-DECODER = Decoder(layers=4, hidden=1024, heads=8, vocabulary=32_000, ffn=4096, gated=True)
+from tests.small_decoder import DECODER
+from tests.solver.requests import planned
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -40,8 +39,7 @@ def test_times_and_bytes_add_up_to_those_of_the_plan(seed: int) -> None:
         pipeline=Pipeline(ranks=1),
         recompute=Recompute(policy="none"),
     )
-    made = plan(request).plan
-    assert made is not None
+    made = planned(request)
     (stage,) = made.stages
     found = communication_of(made, tuple(shares_of(made, graph)))
     times: Counter[str] = Counter()

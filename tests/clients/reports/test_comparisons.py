@@ -7,7 +7,7 @@ from itertools import combinations
 
 import pytest
 
-from meshwright.capture.decoder import Decoder, decoder_graph
+from meshwright.capture.decoder import decoder_graph
 from meshwright.common.name_ranges import pattern
 from meshwright.plugins.planner import preset
 from meshwright.reports.comparison import compare_plans, compared_ns, step_parts, totals_of
@@ -26,9 +26,9 @@ from meshwright.schema import (
     Topology,
 )
 from meshwright.schema.comparison import Comparison, ModuleChange
-from meshwright_solver.planning.planner import plan
+from tests.small_decoder import DECODER
+from tests.solver.requests import planned
 
-DECODER = Decoder(layers=4, hidden=1024, heads=8, vocabulary=32_000, ffn=4096, gated=True)
 # batch, tp, ZeRO level, pipeline ranks, recomputation
 CASES = (
     (32, 1, 1, 1, "none"),
@@ -55,7 +55,7 @@ def setup_of(case: int) -> Setup:
 
 
 @cache
-def planned(case: int) -> Plan:
+def plan_of(case: int) -> Plan:
     _, tp, zero, ranks, recompute = CASES[case]
     request = Request(
         graph=graph(),
@@ -65,16 +65,14 @@ def planned(case: int) -> Plan:
         pipeline=Pipeline(ranks=ranks, schedule="1f1b" if ranks > 1 else None),
         recompute=Recompute(policy=recompute),  # type: ignore[arg-type]
     )
-    made = plan(request).plan
-    assert made is not None
-    return made
+    return planned(request)
 
 
 def compared(first: int, second: int) -> Comparison:
     return compare_plans(
-        planned(first),
+        plan_of(first),
         graph(),
-        planned(second),
+        plan_of(second),
         graph(),
         setups=(setup_of(first), setup_of(second)),
     )
@@ -107,7 +105,7 @@ def test_changes_by_module_add_up_to_the_ops_of_both_plans(first: int, second: i
         (first, total.first, made.first),
         (second, total.second, made.second),
     ):
-        own, over = planned(case), (totals.batch or 1) if made.per_sample else 1
+        own, over = plan_of(case), (totals.batch or 1) if made.per_sample else 1
         shares = [*shares_of(own, graph())]
         ranks = len({stage.ranks_from for stage in own.stages})
         of_ops_ns = sum(share.own.compute_ns for share in shares) / ranks / over
@@ -192,10 +190,10 @@ def test_small_changes_are_below_a_thousandth_of_both_totals() -> None:
 
 def test_a_table_marks_the_best_value_of_each_row() -> None:
     sides = [
-        TableSide(planned(case), graph(), setup_of(case), topology()) for case in range(len(CASES))
+        TableSide(plan_of(case), graph(), setup_of(case), topology()) for case in range(len(CASES))
     ]
     made = comparison_table(sides, baseline=1)
-    assert [column.plan for column in made.plans] == [planned(case).id for case in range(4)]
+    assert [column.plan for column in made.plans] == [plan_of(case).id for case in range(4)]
     for row in made.figures:
         base = row.values[1]
         assert base is not None
@@ -211,11 +209,11 @@ def test_a_table_marks_the_best_value_of_each_row() -> None:
             assert len(row.best) == row.values.count(wanted)
     rows = {row.name: row for row in made.figures}
     assert rows["step"].better is None, "steps of other batches are not comparable"
-    assert rows["step"].values == tuple(planned(case).cost.step_ns for case in range(4))
+    assert rows["step"].values == tuple(plan_of(case).cost.step_ns for case in range(4))
 
 
 def test_a_table_states_the_options_in_which_any_plan_differs() -> None:
-    sides = [TableSide(planned(case), graph(), setup_of(case), topology()) for case in range(4)]
+    sides = [TableSide(plan_of(case), graph(), setup_of(case), topology()) for case in range(4)]
     options = {row.name: row.values for row in comparison_table(sides).requested}
     assert options["setup global_batch"] == ("32", "32", "64", "32")
     assert options["degrees tp"] == ("default", "4", "2", "2")
@@ -225,7 +223,7 @@ def test_a_table_states_the_options_in_which_any_plan_differs() -> None:
 
 
 def test_parts_of_steps_add_up_in_the_table_too() -> None:
-    sides = [TableSide(planned(case), graph(), setup_of(case), topology()) for case in (0, 1, 3)]
+    sides = [TableSide(plan_of(case), graph(), setup_of(case), topology()) for case in (0, 1, 3)]
     made = comparison_table(sides)
     rows = {row.name: row.values for row in made.figures}
     parts = [row.values for row in made.figures if row.group == "step"]
@@ -237,20 +235,20 @@ def test_plans_that_do_not_fit_are_never_the_best() -> None:
     small = topology().model_copy(
         update={"device": topology().device.model_copy(update={"memory_bytes": 1 << 20})}
     )
-    overfull = planned(0).model_copy(
+    overfull = plan_of(0).model_copy(
         update={
             "name": "overfull",
-            "cost": planned(0).cost.model_copy(
+            "cost": plan_of(0).cost.model_copy(
                 update={
                     "step_ns": 1.0,
-                    "memory_bytes": planned(0).cost.memory_bytes.model_copy(update={"capacity": 1}),
+                    "memory_bytes": plan_of(0).cost.memory_bytes.model_copy(update={"capacity": 1}),
                 }
             ),
         }
     )
     sides = [
         TableSide(overfull, graph(), setup_of(0), small),
-        *(TableSide(planned(case), graph(), setup_of(case), topology()) for case in (0, 1)),
+        *(TableSide(plan_of(case), graph(), setup_of(case), topology()) for case in (0, 1)),
     ]
     made = comparison_table(sides)
     assert [column.fits for column in made.plans] == [False, True, True]
@@ -261,10 +259,10 @@ def test_plans_that_do_not_fit_are_never_the_best() -> None:
 def test_a_table_has_two_to_eight_plans_and_a_baseline_among_them(
     count: int, baseline: int
 ) -> None:
-    side = TableSide(planned(0), graph(), setup_of(0), topology())
+    side = TableSide(plan_of(0), graph(), setup_of(0), topology())
     with pytest.raises(PlanError):
         comparison_table([side] * count, baseline)
 
 
 def test_totals_without_a_setup_have_no_batch() -> None:
-    assert totals_of(planned(0), graph(), None).batch is None
+    assert totals_of(plan_of(0), graph(), None).batch is None

@@ -5,15 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from meshwright.capture.decoder import Decoder, decoder_graph
+from meshwright.capture.decoder import decoder_graph
 from meshwright.common.name_ranges import pattern
 from meshwright.plugins.planner import preset
 from meshwright.reports.costly_ops import costliest_ops
 from meshwright.reports.ops import shares_of
 from meshwright.schema import Degrees, Pipeline, Recompute, Request, Setup
-from meshwright_solver.planning.planner import plan
-
-DECODER = Decoder(layers=4, hidden=1024, heads=8, vocabulary=32_000, ffn=4096, gated=True)
+from tests.small_decoder import DECODER
+from tests.solver.requests import planned
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -29,8 +28,7 @@ def test_groups_add_up_to_all_ops_and_repeats_are_one(seed: int) -> None:
         pipeline=Pipeline(ranks=ranks),
         recompute=Recompute(policy="none"),
     )
-    found = plan(request).plan
-    assert found is not None
+    found = planned(request)
     shares = tuple(shares_of(found, graph))
     groups = costliest_ops(found, shares, 10_000).groups
     assert sum(group.count for group in groups) == len(shares)

@@ -7,20 +7,20 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from meshwright.capture.decoder import Decoder, decoder_graph
+from meshwright.capture.decoder import decoder_graph
 from meshwright.launch_options.roles import op_roles
 from meshwright.plugins.planner import preset
 from meshwright.render.parallel_shares import parallel_rows
 from meshwright.reports.parallel_shares import parallel_shares
 from meshwright.schema import Budget, Degrees, Graph, Pin, Pipeline, Plan, Recompute, Request, Setup
 from meshwright.schema.parallel_shares import ParallelShare
-from meshwright_solver.planning.planner import plan
+from tests.small_decoder import DECODER
+from tests.solver.requests import planned
 
-DECODER = Decoder(layers=8, hidden=1024, heads=8, vocabulary=32_000, ffn=4096, gated=True)
+DEEPER = replace(DECODER, layers=8)
 
 
-def shares_of_plan(found: Plan | None, graph: Graph) -> tuple[ParallelShare, ...]:
-    assert found is not None
+def shares_of_plan(found: Plan, graph: Graph) -> tuple[ParallelShare, ...]:
     return parallel_shares([(stage, op_roles(stage, graph)) for stage in found.stages])
 
 
@@ -40,7 +40,7 @@ def test_a_plan_of_stated_degrees_cuts_all_large_modules_alike(seed: int) -> Non
         pipeline=Pipeline(ranks=ranks),
         recompute=Recompute(policy="none"),
     )
-    rows = shares_of_plan(plan(request).plan, graph)
+    rows = shares_of_plan(planned(request), graph)
     assert sum(row.share for row in rows) == pytest.approx(1)
     assert [row.share for row in rows if row.modules] == sorted(
         (row.share for row in rows if row.modules), reverse=True
@@ -52,11 +52,11 @@ def test_a_plan_of_stated_degrees_cuts_all_large_modules_alike(seed: int) -> Non
 
 
 def test_layers_that_are_pinned_otherwise_are_a_row_of_their_own() -> None:
-    graph = decoder_graph(DECODER, batch=32, seq=512)
+    graph = decoder_graph(DEEPER, batch=32, seq=512)
     products = sorted(op.name for op in graph.ops if op.kind == "linear" and ".mlp." in op.module)
     pins = tuple(
         Pin(op=name, strategy={"b0": ("gpu",)} if number < 2 else {"n": ("gpu",)})
-        for number in range(DECODER.layers)
+        for number in range(DEEPER.layers)
         for name in products
         if f"layers.{number}." in name
     )
@@ -69,8 +69,7 @@ def test_layers_that_are_pinned_otherwise_are_a_row_of_their_own() -> None:
         budget=Budget(max_axes=1),
         pins=pins,
     )
-    found = plan(request).plan
-    assert found is not None
+    found = planned(request)
     rows = {
         row.modules: (row.count, row.ways)
         for row in shares_of_plan(found, graph)
@@ -83,7 +82,7 @@ def test_layers_that_are_pinned_otherwise_are_a_row_of_their_own() -> None:
 
 
 def test_the_summary_of_modules_that_are_cut_alike_has_no_rows() -> None:
-    graph = decoder_graph(DECODER, batch=32, seq=512)
+    graph = decoder_graph(DEEPER, batch=32, seq=512)
     request = Request(
         graph=graph,
         topology=preset("h100-1x8"),
@@ -91,7 +90,6 @@ def test_the_summary_of_modules_that_are_cut_alike_has_no_rows() -> None:
         degrees=Degrees(dp=8),
         pipeline=Pipeline(ranks=1),
     )
-    found = plan(request).plan
-    assert found is not None
+    found = planned(request)
     assert not list(parallel_rows(found, graph))
     assert not list(parallel_rows(found, None))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from meshwright.capture.decoder import Decoder, decoder_graph
+from meshwright.capture.decoder import decoder_graph
 from meshwright.plugins.planner import preset
 from meshwright.reports.tensor_layouts import MOST, blocks_of, layouts_of
 from meshwright.schema import Degrees, Layout, Mesh, Plan, PlanError, Request, Setup
 from meshwright.schema.tensor_layouts import Blocks
-from meshwright_solver.planning.planner import plan
 from meshwright_solver.verification.execution.shards import region
+from tests.small_decoder import DECODER
+from tests.solver.requests import planned
 
-DECODER = Decoder(layers=2, hidden=1024, heads=8, vocabulary=32_000, ffn=4096, gated=True)
 MESH = Mesh.model_validate(
     {
         "axes": [
@@ -32,16 +34,14 @@ def ranks_of(text: str) -> set[int]:
     return ranks
 
 
-def planned(**degrees: int) -> Plan:
+def plan_of(**degrees: int) -> Plan:
     request = Request(
-        graph=decoder_graph(DECODER, batch=32, seq=512),
+        graph=decoder_graph(replace(DECODER, layers=2), batch=32, seq=512),
         topology=preset("h100-2x4"),
         setup=Setup(global_batch=32, microbatches=1),
         degrees=Degrees(**degrees),  # type: ignore[arg-type]
     )
-    found = plan(request).plan
-    assert found is not None
-    return found
+    return planned(request)
 
 
 def check(blocks: Blocks, layout: Layout, mesh: Mesh) -> None:
@@ -64,7 +64,7 @@ def check(blocks: Blocks, layout: Layout, mesh: Mesh) -> None:
 def test_devices_share_a_block_if_they_hold_the_same_part(seed: int) -> None:
     rng = np.random.default_rng(seed)
     tp = int(rng.choice([2, 4]))
-    found = planned(dp=8 // tp, tp=tp, zero=int(rng.choice([1, 3])))
+    found = plan_of(dp=8 // tp, tp=tp, zero=int(rng.choice([1, 3])))
     (stage,) = found.stages
     layouts = [parameter.value for parameter in stage.parameters]
     layouts += [parameter.optimizer for parameter in stage.parameters if parameter.optimizer]
@@ -105,7 +105,7 @@ def test_of_a_large_grid_the_first_rows_are_listed() -> None:
 
 
 def test_the_changes_of_a_tensor_are_those_of_the_plan() -> None:
-    found = planned(dp=4, tp=2, zero=3)
+    found = plan_of(dp=4, tp=2, zero=3)
     (stage,) = found.stages
     moved = {move.tensor for move in stage.redistributions}
     assert moved
@@ -128,7 +128,7 @@ def test_the_changes_of_a_tensor_are_those_of_the_plan() -> None:
 
 
 def test_a_tensor_that_no_stage_has_is_refused() -> None:
-    found = planned(dp=8)
+    found = plan_of(dp=8)
     with pytest.raises(PlanError, match="no tensor 'nowhere'"):
         layouts_of(found, "nowhere")
     with pytest.raises(PlanError, match="Use 0 to 0"):

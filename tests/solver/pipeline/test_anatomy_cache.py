@@ -9,13 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from meshwright.capture.decoder import Decoder, decoder_graph
+from meshwright.capture.decoder import decoder_graph
 from meshwright.plugins.planner import preset
 from meshwright.schema import Budget, Graph, Request, Setup
 from meshwright_solver.pipeline.anatomy_cache import anatomy_of, with_known_graph
 from meshwright_solver.planning.planner import plan
-
-DECODER = Decoder(layers=4, hidden=1024, heads=8, vocabulary=32_000, ffn=4096, gated=True)
+from tests.small_decoder import DECODER
 
 
 def in_new_thread(request: Request) -> str:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
 
+from meshwright.reports.ops import roots_of
 from meshwright.reports.tensor_layouts import layouts_of
 from meshwright.schema.tensor_layouts import TensorLayouts
 from meshwright_service.api import etags
@@ -33,13 +34,5 @@ def get_tensor_layouts(
     """The blocks of a tensor with the ranks that hold them, at rest and after each collective of
     its redistributions. A view has the layouts of its source."""
     inspected = service.inspected.of(by.tenant, plan)
-    root = next(
-        (
-            lying.root
-            for share in inspected.shares
-            for lying in (*share.inputs, *share.outputs)
-            if lying.tensor == tensor and lying.root is not None
-        ),
-        tensor,
-    )
-    return etags.recent(request, layouts_of(inspected.plan, root, stage))
+    roots = roots_of(inspected.graph, {share.own.op for share in inspected.shares})
+    return etags.recent(request, layouts_of(inspected.plan, roots.get(tensor, tensor), stage))

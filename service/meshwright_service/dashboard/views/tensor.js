@@ -6,7 +6,7 @@ import { empty, loading } from "../states.js";
 import { bytes, count, time } from "../units.js";
 import { planHead } from "./plan_head.js";
 
-const PASSES = { forward: "Forward", backward: "Backward, of the gradient", per_step: "Once a step, of the gradient and the parameter" };
+const PASSES = { forward: "Forward", backward: "Backward, of the gradient", step: "Once a step, of the gradient and the parameter" };
 
 export async function show({ root, params, query, signal, title }) {
   const id = params.plan;

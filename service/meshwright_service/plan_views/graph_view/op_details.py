@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 
 from meshwright.reports.ops import Lying, OpShare, received
-from meshwright.schema import Redistribution, Step
+from meshwright.schema import Redistribution
 from meshwright.schema.mesh import Axis
 from meshwright.schema.stage import Direction
 
@@ -89,9 +89,16 @@ def axes_of(share: OpShare) -> set[str]:
 
 def moved_by(move: Redistribution) -> Iterator[Moved]:
     """The collectives of a redistribution: forward, backward, then once a step."""
-    yield from _steps(move, "forward", move.forward)
-    yield from _steps(move, "backward", move.backward)
-    yield from _steps(move, "step", move.per_step)
+    for direction, steps in move.steps_by_direction:
+        for step in steps:
+            yield Moved(
+                tensor=move.tensor,
+                collective=step.kind,
+                axes=step.axes,
+                direction=direction,
+                payload_bytes=step.payload_bytes,
+                ns=step.ns,
+            )
 
 
 def sent_to(share: OpShare) -> Iterator[Moved]:
@@ -106,18 +113,6 @@ def sent_to(share: OpShare) -> Iterator[Moved]:
                 payload_bytes=step.payload_bytes,
                 ns=step.ns,
             )
-
-
-def _steps(move: Redistribution, direction: Direction, steps: tuple[Step, ...]) -> Iterator[Moved]:
-    for step in steps:
-        yield Moved(
-            tensor=move.tensor,
-            collective=step.kind,
-            axes=step.axes,
-            direction=direction,
-            payload_bytes=step.payload_bytes,
-            ns=step.ns,
-        )
 
 
 def _op_tensors(tensors: tuple[Lying, ...]) -> tuple[OpTensor, ...]:

@@ -148,9 +148,8 @@ def _cut_apart(buffer: Array, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
 
 
 def _steps_by_direction(moved: Redistribution) -> Iterator[tuple[str, Step]]:
-    yield from (("forward", step) for step in moved.forward)
-    yield from (("backward", step) for step in moved.backward)
-    yield from (("step", step) for step in moved.per_step)
+    for direction, steps in moved.steps_by_direction:
+        yield from ((direction, step) for step in steps)
 
 
 def _bucket_name(bucket: Bucket) -> str:

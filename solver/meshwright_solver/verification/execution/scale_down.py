@@ -187,7 +187,7 @@ class _Sizes:
                 if layout is not None:
                     self._on_layout(parameter.tensor, layout)
         for moved in self.stage.redistributions:
-            for step in (*moved.forward, *moved.backward, *moved.per_step):
+            for step in moved.steps:
                 self._on_layout(moved.tensor, step.to)
 
     def _on_layout(self, tensor: str, layout: Layout) -> None:

@@ -25,7 +25,7 @@ def scaled_mesh(stage: Stage) -> Mesh:
     permuted = {
         frozenset(map(str, step.axes))
         for moved in stage.redistributions
-        for step in (*moved.forward, *moved.backward, *moved.per_step)
+        for step in moved.steps
         if step.kind == "permute"
     }
     equal = {pair for axes in permuted for pair in _equalities(axes, sizes)}
