@@ -9,7 +9,7 @@
 # make audit  known vulnerabilities of every pinned package; fails too where one could not be asked for
 # make bench  the measurements of docs/
 # make screenshots  the picture of the README, of a real plan in Chromium
-# make schema the JSON Schemas in docs/schema, and docs/operators.md
+# make schema the JSON Schemas in docs/schema, docs/operators.md and docs/command-line.md
 # make clean  remove what make made
 
 SHELL := bash
@@ -72,6 +72,7 @@ bench: $(VENV)/.test
 schema: $(VENV)/.test
 	$(PY) docs/schema/generate.py
 	$(PY) docs/generate_operators.py
+	$(PY) docs/generate_command_line.py
 
 screenshots: $(VENV)/.test system-packages
 	$(PY) -m docs.screenshots

@@ -99,6 +99,13 @@ def test_every_command_and_option_is_documented() -> None:
             assert known, f"{path} {option}"
 
 
+def test_the_reference_of_the_command_line_is_current() -> None:
+    published = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    assert published == script(ROOT / "docs" / "generate_command_line.py").text(), "make schema"
+    for path, _ in [*commands(cli, "meshwright"), *commands(server_cli, "meshwright-server")]:
+        assert f"\n## {path}\n" in published
+
+
 def test_every_target_of_an_export_is_documented() -> None:
     row = next(line for line in SERVICE.splitlines() if "/exports/{target}" in line)
     for target in get_args(EveryTarget):

@@ -13,7 +13,8 @@ from rich.table import Table
 from meshwright.agent.machine.reading import Machine
 from meshwright.cli.asking import topology_of
 from meshwright.cli.consoles import results, say
-from meshwright.cli.output import save, writable
+from meshwright.cli.option_types import JsonResult
+from meshwright.cli.output import print_json, save, writable
 from meshwright.cli.progress import ProgressLine
 from meshwright.cli.stored import SERVER
 from meshwright.client import Client
@@ -23,12 +24,13 @@ from meshwright.schema import InvalidInput, Unavailable
 from meshwright.schema.agent import Agent, Measure
 from meshwright.schema.samples import Samples
 
-Seconds = Annotated[float, typer.Option(min=1, help="For all of it, about.")]
+Seconds = Annotated[float, typer.Option(min=1, help="Time for the whole measurement, about.")]
 Largest = Annotated[
-    int | None, typer.Option(min=256, help="Dims of products at most; what suits the device.")
+    int | None,
+    typer.Option(min=256, help="Largest dim of products. Default: by the device."),
 ]
 LargestBytes = Annotated[
-    int | None, typer.Option(min=1024, help="Messages at most; what suits the device.")
+    int | None, typer.Option(min=1024, help="Largest message in bytes. Default: by the device.")
 ]
 # collectives over these were never run
 NEVER_RUN = ("nccl", "hccl")
@@ -38,37 +40,39 @@ NEEDS_TORCH = "measuring needs PyTorch: pip install torch (and torch_npu on Asce
 def agent(
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="Samples file; with --serve the folder of those."),
+        typer.Option("-o", "--output", help="Samples file; with --serve a folder."),
     ] = None,
     seconds: Seconds = 120,
     processes: Annotated[
         int | None,
         typer.Option(
             min=1,
-            help="Begin so many on this machine; by default one for each GPU or NPU, two on a CPU. "
-            "Under torchrun, mpirun or srun those are taken.",
+            help="Processes on this machine. Default: one for each GPU or NPU, two on a CPU. Under "
+            "torchrun, mpirun or srun the processes of the job are used.",
         ),
     ] = None,
     server: Annotated[
         str | None,
-        typer.Option(help="URL of a service that makes a calibration of it.", envvar=SERVER),
+        typer.Option(help="URL of a service that fits a calibration to it.", envvar=SERVER),
     ] = None,
     serve: Annotated[
-        bool, typer.Option("--serve", help="Stay, and measure when the service at --server asks.")
+        bool, typer.Option("--serve", help="Stay, and measure on request of --server.")
     ] = False,
     propose: Annotated[
         bool,
-        typer.Option("--propose", help="Only print the topology that this machine says of itself."),
+        typer.Option("--propose", help="Only print the topology that this machine reports."),
     ] = False,
     name: Annotated[
-        str | None, typer.Option(help="Of an agent that serves; the machine's by default.")
+        str | None, typer.Option(help="Name of the agent. Default: the machine's.")
     ] = None,
     largest: Largest = None,
     largest_bytes: LargestBytes = None,
 ) -> None:
-    """Measure kernels and collectives of this machine, or of all that torchrun began this on.
+    """Measure kernels and collectives of this machine.
 
-    Ended early, it goes on where it was when it is begun again.
+    Under torchrun, mpirun or srun the agent measures all machines of the job.
+
+    A measurement that was interrupted continues when the command is run again.
     """
     if propose:
         _propose(processes)
@@ -126,15 +130,15 @@ def agent(
 
 def measure(
     server: Annotated[str, typer.Option(help="URL of the service.", envvar=SERVER)],
-    agent: Annotated[str | None, typer.Option(help="Id of the one to ask; any by default.")] = None,
+    agent: Annotated[str | None, typer.Option(help="Id of the agent. Default: any agent.")] = None,
     backend: Annotated[
-        str | None, typer.Option(help="Ask one over nccl, hccl or gloo; any by default.")
+        str | None, typer.Option(help="Backend of the agent: nccl, hccl or gloo. Default: any.")
     ] = None,
     seconds: Seconds = 120,
     largest: Largest = None,
     largest_bytes: LargestBytes = None,
 ) -> None:
-    """Have an agent that serves measure, and wait for the calibration."""
+    """Request a measurement from an agent of a service."""
     given = {"agent": agent, "backend": backend, "seconds": seconds, "largest": largest}
     given["largest_bytes"] = largest_bytes
     asked = Measure.from_dict({name: own for name, own in given.items() if own is not None})
@@ -143,23 +147,30 @@ def measure(
     say(f"calibration {job['calibration']}, topology {job['topology']}, by {job['worker']}")
 
 
-def agents(server: Annotated[str, typer.Option(help="URL of the service.", envvar=SERVER)]) -> None:
-    """List the agents of a service: what they have, when they were heard of, what they do."""
+def agents(
+    server: Annotated[str, typer.Option(help="URL of the service.", envvar=SERVER)],
+    as_json: JsonResult = False,
+) -> None:
+    """List the agents of a service with their devices and state."""
+    with Client(server) as client:
+        entries = list(client.agents())
+    if as_json:
+        print_json(entries)
+        return
     table = Table(box=SIMPLE, pad_edge=False)
     for column in ("name", "devices", "over", "state", "heard of", "measures", "id"):
         table.add_column(column, overflow="fold" if column == "id" else "ellipsis")
-    with Client(server) as client:
-        for entry in client.agents():
-            own = Agent.from_dict(entry["agent"])
-            table.add_row(
-                own.name,
-                f"{own.devices} {own.device}",
-                own.backend,
-                entry["state"],
-                entry["heard_at"][:19],
-                entry.get("measuring", ""),
-                entry["id"],
-            )
+    for entry in entries:
+        agent = Agent.from_dict(entry["agent"])
+        table.add_row(
+            agent.name,
+            f"{agent.devices} {agent.device}",
+            agent.backend,
+            entry["state"],
+            entry["heard_at"][:19],
+            entry.get("measuring", ""),
+            entry["id"],
+        )
     results().print(table)
 
 
@@ -169,17 +180,17 @@ def fit(
         Path, typer.Option("-o", "--output", help="Calibration file.", callback=writable)
     ],
     topology: Annotated[
-        str | None, typer.Option(help="Preset or file, instead of the one that was found.")
+        str | None, typer.Option(help="Preset or file. Default: the measured topology.")
     ] = None,
     topology_output: Annotated[
         Path | None,
-        typer.Option(help="Where the topology goes that was found.", callback=writable),
+        typer.Option(help="File for the measured topology.", callback=writable),
     ] = None,
     server: Annotated[
-        str | None, typer.Option(help="URL of a service that fits and keeps it.", envvar=SERVER)
+        str | None, typer.Option(help="URL of a service that fits and stores it.", envvar=SERVER)
     ] = None,
 ) -> None:
-    """Fit a calibration to samples: the shares of peak that a cluster reaches."""
+    """Fit a calibration to measured samples."""
     found = read_document(samples, Samples)
     cluster = found.topology if topology is None else topology_of(topology)
     if server is None:

@@ -16,6 +16,7 @@ from meshwright.cli.documents import topologies, validate
 from meshwright.cli.estimate import estimate
 from meshwright.cli.explain import explain
 from meshwright.cli.export import export
+from meshwright.cli.help_sections import SectionedCommand, SectionedGroup
 from meshwright.cli.plan import plan
 from meshwright.cli.replan import replan
 from meshwright.cli.show import show
@@ -27,8 +28,8 @@ from meshwright.cli.verify import verify
 from meshwright.client.api_key import KEY, KEY_FILE
 
 cli = typer.Typer(
+    cls=SectionedGroup,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
@@ -37,32 +38,19 @@ cli = typer.Typer(
 @cli.callback()
 def root(
     api_key_file: Annotated[
-        Path | None, typer.Option(help="File with the API key that a service asks for.")
+        Path | None, typer.Option(help="File with the API key of the service.")
     ] = None,
 ) -> None:
-    """Plans for distributed training: how to shard every operator of a model over a cluster."""
+    """Plan distributed training: shard every operator of a model over a cluster."""
     if api_key_file is not None:  # processes that a command begins speak to the service too
         os.environ.pop(KEY, None)
         os.environ[KEY_FILE] = str(api_key_file)
 
 
-cli.command()(plan)
-cli.command()(replan)
-cli.command()(sweep)
-cli.command()(estimate)
-cli.command()(show)
-cli.command()(explain)
-cli.command()(compare)
-cli.command()(verify)
-cli.command()(simulate)
-cli.command()(transfer)
-cli.command()(solve)
-cli.command()(export)
+for command in (
+    plan, replan, sweep, estimate, show, explain, compare, verify, simulate, transfer, solve,
+    export, agent, agents, measure, fit, topologies, validate,
+):  # fmt: skip
+    cli.command(cls=SectionedCommand)(command)
 cli.add_typer(capture, name="capture")
-cli.command()(agent)
-cli.command()(agents)
-cli.command()(measure)
-cli.command()(fit)
 cli.add_typer(calibrations, name="calibrations")
-cli.command()(topologies)
-cli.command()(validate)

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 
 from meshwright.cli.consoles import notices, results
-from meshwright.cli.output import save
+from meshwright.cli.output import print_json, save
 from meshwright.cli.progress import ProgressLine
 from meshwright.client import Client
 from meshwright.common.files import read_document
@@ -55,6 +55,7 @@ def ask(
     server: str | None,
     verify: bool,
     output: Path | None,
+    as_json: bool = False,
     workers: int = 1,
     calibration: Calibration | None = None,
     before: Before | None = None,
@@ -95,7 +96,16 @@ def ask(
             cluster = _fetched(client, answer)
             if answer.plan is not None:
                 predicted_by = client.get_calibration(answer.plan.calibration)
-    return _told(answer, graph, cluster, setup, calibration, output, predicted_by=predicted_by)
+    return _told(
+        answer,
+        graph,
+        cluster,
+        setup,
+        calibration,
+        output,
+        predicted_by=predicted_by,
+        as_json=as_json,
+    )
 
 
 def _searched(request: Request, workers: int) -> Answer:
@@ -129,9 +139,12 @@ def _told(
     output: Path | None,
     *,
     predicted_by: Calibration | None,
+    as_json: bool,
 ) -> Plan:
     if answer.plan is None:
         assert answer.infeasible is not None
+        if as_json:
+            print_json(answer.infeasible)
         if answer.ended_early and answer.infeasible.constraint == "time":
             _notice("meshwright: the search was ended before it had found a plan")
             raise typer.Exit(INTERRUPTED)
@@ -149,18 +162,21 @@ def _told(
             seconds=answer.seconds,
         )
         save(output, file, name=plan.id)
-    render = render_plan if output is None and plan.move is None else render_summary
-    results().print(
-        render(
-            plan,
-            graph=graph,
-            topology=topology,
-            setup=setup,
-            certificate=certificate,
-            seconds=answer.seconds,
-            interval_ns=step_interval_ns(plan, setup, predicted_by),
+    if as_json:
+        print_json(plan)
+    else:
+        render = render_plan if output is None and plan.move is None else render_summary
+        results().print(
+            render(
+                plan,
+                graph=graph,
+                topology=topology,
+                setup=setup,
+                certificate=certificate,
+                seconds=answer.seconds,
+                interval_ns=step_interval_ns(plan, setup, predicted_by),
+            )
         )
-    )
     if answer.ended_early:
         _notice("meshwright: the search was ended early; this is the best plan until then")
     if output is not None:

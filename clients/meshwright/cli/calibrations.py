@@ -10,6 +10,9 @@ from rich.box import SIMPLE
 from rich.table import Table
 
 from meshwright.cli.consoles import results, say
+from meshwright.cli.help_sections import SectionedCommand
+from meshwright.cli.option_types import JsonResult
+from meshwright.cli.output import print_json
 from meshwright.cli.stored import SERVER, service_of
 from meshwright.client import Client
 from meshwright.common.files import read_document
@@ -21,27 +24,32 @@ from meshwright.schema.residuals import Residuals
 from meshwright.schema.samples import Samples
 
 calibrations = typer.Typer(
-    help="Calibrations: what a cluster keeps of its data sheet.", no_args_is_help=True
+    help="List and print calibrations of the cost model.", no_args_is_help=True
 )
 
 
-@calibrations.command("list")
+@calibrations.command("list", cls=SectionedCommand)
 def list_all(
     server: Annotated[str, typer.Option(help="URL of the service.", envvar=SERVER)],
+    as_json: JsonResult = False,
 ) -> None:
     """List the calibrations of a service."""
+    with Client(server) as client:
+        entries = list(client.calibrations())
+    if as_json:
+        print_json(entries)
+        return
     table = Table(box=SIMPLE, pad_edge=False)
     for column in ("name", "stored", "median error", "id"):
         table.add_column(column, overflow="fold" if column == "id" else "ellipsis")
-    with Client(server) as client:
-        for entry in client.calibrations():
-            error = entry["summary"].get("median_error")
-            said = "" if error is None else f"{error:.0%}"
-            table.add_row(entry["name"], entry["created_at"][:19], said, entry["id"])
+    for entry in entries:
+        error = entry["summary"].get("median_error")
+        shown = "" if error is None else f"{error:.0%}"
+        table.add_row(entry["name"], entry["created_at"][:19], shown, entry["id"])
     results().print(table)
 
 
-@calibrations.command()
+@calibrations.command(cls=SectionedCommand)
 def show(
     calibration: Annotated[str, typer.Argument(help="A file; with --server an id.")],
     server: Annotated[
@@ -50,8 +58,9 @@ def show(
     samples: Annotated[
         Path | None, typer.Option(help="Samples file to compare a calibration file with.")
     ] = None,
+    as_json: JsonResult = False,
 ) -> None:
-    """Print a calibration, and predicted over measured time of its samples, kind by kind."""
+    """Print a calibration, and the ratio of predicted to measured time for each kind of sample."""
     asked = service_of(server, calibration)
     if asked is None:
         own = read_document(Path(calibration), Calibration)
@@ -63,6 +72,9 @@ def show(
     else:
         with Client(asked) as client:
             own, found = client.get_calibration(calibration), client.residuals(calibration)
+    if as_json:
+        print_json(own)
+        return
     _print(own)
     _print_curves(own.curves)
     if found is not None and found.residuals:

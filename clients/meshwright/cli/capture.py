@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from meshwright.cli.consoles import notices
+from meshwright.cli.help_sections import SectionedCommand
 from meshwright.cli.output import save, writable
 from meshwright.reports.precision import graph_precision
 from meshwright.schema import Graph, GraphError, Unavailable
@@ -36,7 +37,7 @@ Autocast = Annotated[
 ]
 
 
-@capture.command()
+@capture.command(cls=SectionedCommand)
 def hf(
     config: Annotated[Path, typer.Argument(help="config.json of a Hugging Face model.")],
     batch: Batch,
@@ -54,7 +55,7 @@ def hf(
     _write(graph, output, *_precision(graph))
 
 
-@capture.command()
+@capture.command(cls=SectionedCommand)
 def torch(
     factory: Annotated[str, typer.Argument(help="pkg.module:function that makes the model.")],
     batch: Batch,
@@ -80,7 +81,7 @@ def torch(
     _write(graph, output, *_precision(graph))
 
 
-@capture.command()
+@capture.command(cls=SectionedCommand)
 def decoder(
     output: Output,
     batch: Batch,
@@ -144,7 +145,7 @@ def decoder(
     _write(graph, output)
 
 
-@capture.command()
+@capture.command(cls=SectionedCommand)
 def onnx(
     file: Annotated[Path, typer.Argument(help="ONNX model; weights in other files are not read.")],
     output: Output,
@@ -156,7 +157,7 @@ def onnx(
     _write(_captured("capture_onnx", file, sizes=_sizes(size or [])), output)
 
 
-@capture.command()
+@capture.command(cls=SectionedCommand)
 def jax(
     factory: Annotated[str, typer.Argument(help="pkg.module:function that makes the recipe.")],
     batch: Batch,
@@ -174,7 +175,7 @@ def jax(
     _write(_captured("capture_jax", factory, batch=batch, sizes=sizes), output)
 
 
-@capture.command()
+@capture.command(cls=SectionedCommand)
 def mindspore(
     factory: Annotated[str, typer.Argument(help="pkg.module:function that makes the recipe.")],
     batch: Batch,

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from meshwright.cli.consoles import results
-from meshwright.cli.output import save, say_written, writable
+from meshwright.cli.option_types import JsonResult
+from meshwright.cli.output import tell, writable
 from meshwright.cli.stored import SERVER, service_of
 from meshwright.client import Client
 from meshwright.planfile import PlanFile, read_plan
@@ -41,8 +41,12 @@ def compare(
     server: Annotated[
         str | None, typer.Option(help="URL of the service that has them.", envvar=SERVER)
     ] = None,
+    as_json: JsonResult = False,
 ) -> None:
-    """Plans beside each other: of two what differs op by op, of more a column each."""
+    """Compare two to eight plans.
+
+    Two plans are compared op by op; more plans stand in a table with one column for each.
+    """
     if not 2 <= len(plans) <= MOST_PLANS:
         raise typer.BadParameter(f"Give 2 to {MOST_PLANS} plans; got {len(plans)}.")
     if baseline > len(plans):
@@ -50,17 +54,10 @@ def compare(
     if len(plans) == 2:
         pair = plans if baseline == 1 else plans[::-1]
         comparison = _comparison(server, pair)
-        if output is None:
-            results().print(render_comparison(comparison))
-            return
-        save(output, comparison)
+        tell(comparison, render_comparison, output=output, as_json=as_json)
     else:
         table = _comparison_table(server, plans, baseline - 1)
-        if output is None:
-            results().print(render_comparison_table(table))
-            return
-        save(output, table)
-    say_written(output)
+        tell(table, render_comparison_table, output=output, as_json=as_json)
 
 
 def _comparison(server: str | None, names: Sequence[str]) -> Comparison:

@@ -11,6 +11,8 @@ from rich.box import SIMPLE
 from rich.table import Table
 
 from meshwright.cli.consoles import results, say
+from meshwright.cli.option_types import JsonResult
+from meshwright.cli.output import print_json
 from meshwright.common.files import read_text
 from meshwright.common.units import show_bytes
 from meshwright.planfile import PlanFile
@@ -51,8 +53,15 @@ WORDS: dict[type[Document], str] = {
 
 def topologies(
     example: Annotated[str, typer.Option(help="Nodes x devices to show each preset at.")] = "8x8",
+    as_json: JsonResult = False,
 ) -> None:
-    """List the presets: a device, then nodes x devices of a node, as in h100-8x8."""
+    """List the topology presets.
+
+    A preset is a device, then nodes x devices per node, as in h100-8x8.
+    """
+    if as_json:
+        print_json([preset(f"{device}-{example}").to_dict() for device in preset_devices()])
+        return
     table = Table(box=SIMPLE, pad_edge=False)
     for column in ("preset", "device", "devices", "memory", "levels, slowest first"):
         table.add_column(column)
@@ -81,11 +90,15 @@ def validate(
             "graph or its solution."
         ),
     ],
+    as_json: JsonResult = False,
 ) -> None:
-    """Say whether a file is a valid document, and its id."""
+    """Check a document and print its kind and id."""
     text = read_text(file)
     kind = kind_of(text)
     document = kind.from_json(text)
+    if as_json:
+        print_json([{"file": str(file), "kind": kind.__name__, "id": document.id}])
+        return
     word = WORDS.get(kind, kind.__name__.lower())
     say(f"{file}: a valid {word}, {document.id}")
 

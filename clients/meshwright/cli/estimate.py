@@ -16,6 +16,7 @@ from meshwright.cli.option_types import (
     ExpertImbalance,
     ExpertNodes,
     GlobalBatch,
+    JsonResult,
     Microbatches,
     OptionalGraphFile,
     OptionalTopology,
@@ -135,8 +136,9 @@ def estimate(
     stack: StackOption = None,
     copies: Copies = None,
     verify: Verify = False,
+    as_json: JsonResult = False,
 ) -> None:
-    """Say what a strategy costs that you state, without searching for another."""
+    """Predict the step time and memory of a stated strategy."""
     if table is not None:
         _check_alone(context)
         # slow to import, and no other command needs it
@@ -187,6 +189,7 @@ def estimate(
         server=server,
         verify=verify,
         output=output,
+        as_json=as_json,
         calibration=None if calibration is None else read_document(calibration, Calibration),
     )
 

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from meshwright.cli.consoles import results
-from meshwright.cli.output import save, say_written, writable
+from meshwright.cli.option_types import JsonResult
+from meshwright.cli.output import tell, writable
 from meshwright.cli.stored import SERVER, service_of
 from meshwright.client import Client
 from meshwright.planfile import read_plan
@@ -21,26 +21,28 @@ from meshwright.schema.explanation import Explanation
 def explain(
     plan: Annotated[str, typer.Argument(help="Plan file; with --server the id of a plan.")],
     op: Annotated[str, typer.Option(help="Glob: the ops to explain.")],
-    seconds: Annotated[float, typer.Option(min=0.001, max=600, help="To search in.")] = 10.0,
+    seconds: Annotated[
+        float, typer.Option(min=0.001, max=600, help="Time limit of the searches, in seconds.")
+    ] = 10.0,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="JSON file.", callback=writable)
     ] = None,
     server: Annotated[
         str | None, typer.Option(help="URL of the service that has it.", envvar=SERVER)
     ] = None,
+    as_json: JsonResult = False,
 ) -> None:
-    """Why ops of a plan have their strategies: every other one, searched again, and its price."""
+    """Explain the strategies of ops.
+
+    Each alternative strategy is searched again; the table has its step time and memory.
+    """
     asked = service_of(server, plan)
     if asked is not None:
         with Client(asked) as client:
             made = client.explain(plan, op, seconds=seconds)
     else:
         made = _explained(Path(plan), op, seconds)
-    if output is None:
-        results().print(render_explanation(made))
-        return
-    save(output, made)
-    say_written(output)
+    tell(made, render_explanation, output=output, as_json=as_json)
 
 
 def _explained(path: Path, op: str, seconds: float) -> Explanation:

@@ -43,14 +43,18 @@ def export(
         str | None, typer.Option(help="URL of the service that has it.", envvar=SERVER)
     ] = None,
 ) -> None:
-    """Write a plan's layouts as DTensor placements, PartitionSpecs or MindSpore strategies, in
-    JSON; of a captured MindSpore network what its primitives are given, or MindSpore's own file of
-    strategies; or its degrees as Megatron-LM's arguments, a torchtitan TOML, a training script for
-    PyTorch's FSDP2, a YAML for accelerate launch, a DeepSpeed JSON or a MindFormers YAML.
-    GraphML and DOT have its ops with strategies and costs, its tensors with layouts.
+    """Export a plan: layouts, launch options or graphs.
 
-    Standard error lists each part of the plan that the target cannot express. Then nothing is
-    written and the exit code is 2, unless --partial is given.
+    \b
+    dtensor, jax, mindspore: the layouts of all tensors, as JSON.
+    mindspore-network, mindspore-strategies: strategies of a captured MindSpore
+      network, or MindSpore's own strategy file.
+    megatron-core, torchtitan, fsdp2, accelerate, deepspeed, mindformers: the
+      arguments, script or configuration file of the framework.
+    graphml, dot: ops with strategies and costs, tensors with layouts.
+
+    Standard error lists each part of the plan that the target cannot express. In that case nothing
+    is written and the exit code is 2, unless --partial is given.
     """
     written = _exported(server, plan, to)
     _tell(written)

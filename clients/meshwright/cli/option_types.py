@@ -31,6 +31,9 @@ OutputFile = Annotated[
     Path | None,
     typer.Option("-o", "--output", help="Plan file.", callback=writable),
 ]
+JsonResult = Annotated[
+    bool, typer.Option("--json", help="Print the result as a JSON document, not as tables.")
+]
 Verify = Annotated[
     bool,
     typer.Option("--verify", help="Execute the plan in numpy, and compare."),

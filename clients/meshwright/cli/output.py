@@ -7,15 +7,23 @@ A result that cannot be written after all is kept in the cache folder, and the e
 
 from __future__ import annotations
 
+import json
 import os
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn, TypeVar
 
-from meshwright.cli.consoles import notices
+import typer
+from rich.console import RenderableType
+
+from meshwright.cli.consoles import notices, results
 from meshwright.common.files import cache_folder, check_writable, write_whole
 from meshwright.schema import Document, InvalidInput, MeshwrightError
+from meshwright.schema.json_writer import written
+from meshwright.schema.model import Model
 
+D = TypeVar("D", bound=Document)
 KEPT = "results"  # folder of results within the cache folder
 
 
@@ -36,6 +44,27 @@ def save(path: Path, document: Document, *, name: str = "") -> None:
         write_whole(path, text)
     except MeshwrightError as failure:
         _keep(text, name or document.id, failure)
+
+
+def print_json(result: Model | list[dict[str, Any]]) -> None:
+    """A result as JSON on standard output, for programs."""
+    if isinstance(result, list):
+        typer.echo(json.dumps(result, ensure_ascii=False))
+    else:
+        typer.echo(written(result))
+
+
+def tell(
+    result: D, render: Callable[[D], RenderableType], *, output: Path | None, as_json: bool
+) -> None:
+    """A result to its file, as JSON, or else rendered on standard output."""
+    if output is not None:
+        save(output, result)
+        say_written(output)
+    if as_json:
+        print_json(result)
+    elif output is None:
+        results().print(render(result))
 
 
 def say_written(path: Path) -> None:

@@ -16,6 +16,7 @@ from meshwright.cli.option_types import (
     ExpertNodes,
     GlobalBatch,
     GraphFile,
+    JsonResult,
     Microbatches,
     OutputFile,
     Pins,
@@ -70,7 +71,7 @@ def plan(
     pin: Pins = None,
     module: Annotated[
         str | None,
-        typer.Option(help="Search only ops of this glob; all others are data parallel."),
+        typer.Option(help="Search only the ops of this glob; all other ops are data parallel."),
     ] = None,
     solver: Annotated[
         str,
@@ -81,18 +82,22 @@ def plan(
         typer.Option(help="Ops without pins in semi_auto: data_parallel or propagate."),
     ] = "data_parallel",
     budget: SearchSeconds = None,
-    axes: Annotated[int | None, typer.Option(help="Axes of the mesh at most.")] = None,
+    axes: Annotated[
+        int | None, typer.Option(help="Maximum number of mesh axes. Default: 3.")
+    ] = None,
     workers: Workers = None,
     simplicity: Annotated[
         float | None,
-        typer.Option(help="Take the simplest plan at most this share above the best."),
+        typer.Option(
+            help="Take the simplest plan whose step time is at most this share above the best."
+        ),
     ] = None,
     unrestricted: Annotated[
         bool | None,
         typer.Option(
             "--unrestricted/--no-unrestricted",
-            help="With a target: search without it too, in the rest of the time, and say what the "
-            "restriction costs. On by default.",
+            help="With a target: search also without it in the time that is left, and report what "
+            "the restriction costs. On by default.",
         ),
     ] = None,
     fully_use_devices: Annotated[
@@ -118,25 +123,24 @@ def plan(
     ] = None,
     optimizer_shard_size: Annotated[
         int | None,
-        typer.Option(help="Devices that ZeRO shards over, at most."),
+        typer.Option(help="Maximum number of devices that ZeRO shards over (HSDP)."),
     ] = None,
     optimizer_threshold: Annotated[
         int | None,
-        typer.Option(help="Parameters of at most this many KiB stay whole; 64 by default."),
+        typer.Option(help="Do not shard parameters of at most this many KiB. Default: 64."),
     ] = None,
     gradient_accumulation_shard: Annotated[
         bool | None,
         typer.Option(
             "--gradient-accumulation-shard/--no-gradient-accumulation-shard",
-            help="Sum gradients of microbatches in shards.",
+            help="Accumulate the gradients of microbatches in shards.",
         ),
     ] = None,
     optimizer_whole_parameters: Annotated[
         bool,
         typer.Option(
             "--optimizer-whole-parameters",
-            help="Parameters with no dim that divides: each device keeps the optimizer state of "
-            "some whole parameters.",
+            help="If no dim of a parameter divides, assign its optimizer state to one device.",
         ),
     ] = False,
     offload: Annotated[
@@ -194,8 +198,9 @@ def plan(
     stack: StackOption = None,
     copies: Copies = None,
     verify: Verify = False,
+    as_json: JsonResult = False,
 ) -> None:
-    """Find how to shard a graph over a cluster."""
+    """Plan a graph on a cluster."""
     document = read_document(graph, Graph)
     run = setup_of(
         setup,
@@ -256,6 +261,7 @@ def plan(
         server=server,
         verify=verify,
         output=output,
+        as_json=as_json,
         workers=workers or usual_processes(),
         calibration=None if calibration is None else read_document(calibration, Calibration),
     )

@@ -9,7 +9,14 @@ import typer
 
 from meshwright.cli.asking import ask, topology_of
 from meshwright.cli.consoles import results
-from meshwright.cli.option_types import Microbatches, OutputFile, SearchSeconds, Verify, Workers
+from meshwright.cli.option_types import (
+    JsonResult,
+    Microbatches,
+    OutputFile,
+    SearchSeconds,
+    Verify,
+    Workers,
+)
 from meshwright.cli.stored import SERVER, plan_of
 from meshwright.cli.wishes import budget_of, pipeline_of, recompute_of, setup_over
 from meshwright.client import Client
@@ -48,11 +55,12 @@ def replan(
         Path | None, typer.Option(help="Calibration file, in place of the plan's.")
     ] = None,
     verify: Verify = False,
+    as_json: JsonResult = False,
 ) -> None:
-    """Plan a job anew for more or fewer devices, with the move there in the bill.
+    """Plan a running job for other devices.
 
-    What is not said stays as the plan has it. The plan with the least time for the steps left and
-    the move wins.
+    The search minimizes the time of the steps left plus the time of the move. Options that are not
+    given keep the values of the running plan.
     """
     file = plan_of(server, plan)
     if file.graph is None or file.topology is None or file.setup is None:
@@ -79,6 +87,7 @@ def replan(
         server=server,
         verify=verify,
         output=output,
+        as_json=as_json,
         workers=workers or usual_processes(),
         calibration=own,
         before=Before(plan=file.plan, topology=file.topology, setup=file.setup, steps=steps),
@@ -95,4 +104,6 @@ def replan(
             calibration=own,
         )
     assert isinstance(moved, Transfer)
+    if as_json:
+        return
     results().print(render_transfer(moved))

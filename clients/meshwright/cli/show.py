@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from meshwright.cli.consoles import results, say
+from meshwright.cli.option_types import JsonResult
+from meshwright.cli.output import print_json
 from meshwright.cli.stored import SERVER, plan_of, service_of
 from meshwright.client import Client
 from meshwright.common.units import show_ns
@@ -29,9 +31,13 @@ def show(
     groups: Annotated[
         bool, typer.Option("--groups", help="List the ranks of all communication groups.")
     ] = False,
+    as_json: JsonResult = False,
 ) -> None:
-    """Print a plan: what it costs, why it fits, and what it does."""
+    """Print a plan: its step time, memory and strategies."""
     found = plan_of(server, plan)
+    if as_json:
+        print_json(found.plan)
+        return
     names = [op.op for stage in found.plan.stages for op in stage.ops]
     names += [op.name for op in found.graph.ops] if found.graph else []  # views are not planned
     if names and not any(fnmatchcase(name, ops) for name in names):

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
-from meshwright.cli.consoles import results
-from meshwright.cli.output import save, say_written, writable
+from meshwright.cli.option_types import JsonResult
+from meshwright.cli.output import say_written, tell, writable
 from meshwright.cli.stored import SERVER, service_of
 from meshwright.client import Client
 from meshwright.common.files import write_whole
@@ -32,8 +32,12 @@ def simulate(
     server: Annotated[
         str | None, typer.Option(help="URL of the service that has it.", envvar=SERVER)
     ] = None,
+    as_json: JsonResult = False,
 ) -> None:
-    """Run one step of a plan on compute and communication streams, and say what is waited for."""
+    """Simulate one step of a plan.
+
+    The step runs as events on compute and communication streams.
+    """
     asked = service_of(server, plan)
     if asked is not None:
         with Client(asked) as client:
@@ -43,14 +47,10 @@ def simulate(
         found = _read(Path(plan))
         made = _simulated(found)
         events = _traced(found) if trace is not None else None
-    if output is not None:
-        save(output, made)
-        say_written(output)
     if trace is not None:
         write_whole(trace, json.dumps(events, separators=(",", ":"), ensure_ascii=False) + "\n")
         say_written(trace)
-    if output is None:
-        results().print(render_simulation(made))
+    tell(made, render_simulation, output=output, as_json=as_json)
 
 
 def _read(path: Path) -> PlanFile:

@@ -46,16 +46,18 @@ def solve(
         str, typer.Option(help=f"One of {', '.join(get_args(CostGraphEngine))}.")
     ] = "auto",
     seed: Annotated[
-        int, typer.Option(min=0, max=2**31, help="Of the random moves of lagrangian.")
+        int, typer.Option(min=0, max=2**31, help="Seed of the random moves of lagrangian.")
     ] = 0,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="JSON file.", callback=writable)
     ] = None,
 ) -> None:
-    """Choose a strategy for every node of a cost graph, at the least cost within its usage limit.
+    """Solve a cost graph of another compiler.
 
-    Ctrl-C gives the best choice so far of a search in this process. Exit codes: 0 with a choice, 1
-    where there is none within the limit or none was found in time.
+    The solution has one strategy for each node, at the least cost within the usage limit.
+
+    Ctrl-C ends the search and keeps the best solution so far. Exit codes: 0 with a solution, 1 if
+    no solution keeps the limit or none was found in time.
     """
     chosen = one_of("--engine", engine, get_args(CostGraphEngine))
     if server is None:

@@ -105,10 +105,10 @@ def sweep(
     budget: SearchSeconds = None,
     workers: Workers = None,
 ) -> None:
-    """Plan a graph on several clusters, and compare throughput, memory and price.
+    """Plan a graph on several clusters, and compare the plans.
 
-    The points are all combinations of the options' values; each is planned as `meshwright plan`
-    plans it. Ctrl-C ends the sweep, and shows the points until then.
+    The points are all combinations of the options' values, each planned as by `meshwright plan`.
+    Ctrl-C ends the sweep and shows the finished points.
     """
     document = read_document(graph, Graph)
     wanted = Sweep(

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
-from meshwright.cli.consoles import results
-from meshwright.cli.output import save, say_written, writable
+from meshwright.cli.option_types import JsonResult
+from meshwright.cli.output import tell, writable
 from meshwright.cli.stored import SERVER, service_of
 from meshwright.client import Client
 from meshwright.common.files import read_document
@@ -16,7 +16,7 @@ from meshwright.planfile import read_plan
 from meshwright.plugins.planner import preset
 from meshwright.plugins.transfers import find_transfer
 from meshwright.render.transfer import render_device, render_transfer
-from meshwright.schema import Calibration, Document, Graph, Plan, PlanError, Setup, Topology
+from meshwright.schema import Calibration, Graph, Plan, PlanError, Setup, Topology
 from meshwright.schema.transfer import DeviceTransfer, MovedStates, Transfer
 
 Documents = tuple[Plan, Graph, Topology, Setup]
@@ -25,8 +25,10 @@ Documents = tuple[Plan, Graph, Topology, Setup]
 def transfer(
     source: Annotated[str, typer.Argument(help="Plan file; with --server the id of a plan.")],
     target: Annotated[str, typer.Argument(help="Plan file or id of the plan to move to.")],
-    state: Annotated[MovedStates, typer.Option(help="What moves.")] = "all",
-    rank: Annotated[int | None, typer.Option(min=0, help="Print what this device does.")] = None,
+    state: Annotated[MovedStates, typer.Option(help="State that moves.")] = "all",
+    rank: Annotated[
+        int | None, typer.Option(min=0, help="Print the transfers of this device only.")
+    ] = None,
     first: Annotated[int, typer.Option(min=0, help="Device of the target's rank 0.")] = 0,
     cluster: Annotated[
         str | None, typer.Option(help="Preset or topology file that both plans lie in.")
@@ -37,10 +39,12 @@ def transfer(
     server: Annotated[
         str | None, typer.Option(help="URL of the service that has them.", envvar=SERVER)
     ] = None,
+    as_json: JsonResult = False,
 ) -> None:
-    """Say what moves, from which device to which, when parameters are to lie as another plan says.
+    """Compute the transfers between two plans.
 
-    Rank 0 of the first plan is device 0; the second plan's devices begin at --first.
+    The transfers move parameters and optimizer state to the layouts of the second plan.
+    Rank 0 of the first plan is device 0; the devices of the second plan begin at --first.
     """
     made: Transfer | DeviceTransfer
     asked = service_of(server, source, target)
@@ -56,7 +60,10 @@ def transfer(
             from meshwright.transfers.pieces import device_transfer
 
             made = device_transfer(made, rank)
-    _tell(made, output)
+    if isinstance(made, Transfer):
+        tell(made, render_transfer, output=output, as_json=as_json)
+    else:
+        tell(made, render_device, output=output, as_json=as_json)
 
 
 def _here(
@@ -88,17 +95,3 @@ def _documents(path: Path) -> tuple[Documents, Calibration | None]:
 
 def _topology(name: str) -> Topology:
     return read_document(Path(name), Topology) if Path(name).is_file() else preset(name)
-
-
-def _tell(made: Transfer | DeviceTransfer, output: Path | None) -> None:
-    if output is not None:
-        _write(made, output)
-    elif isinstance(made, Transfer):
-        results().print(render_transfer(made))
-    else:
-        results().print(render_device(made))
-
-
-def _write(made: Document, output: Path) -> None:
-    save(output, made)
-    say_written(output)

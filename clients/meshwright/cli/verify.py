@@ -8,6 +8,8 @@ from typing import Annotated
 import typer
 
 from meshwright.cli.consoles import say
+from meshwright.cli.option_types import JsonResult
+from meshwright.cli.output import print_json
 from meshwright.cli.stored import SERVER, service_of
 from meshwright.client import Client
 from meshwright.planfile import read_plan
@@ -18,15 +20,17 @@ from meshwright.schema import Certificate, PlanError, Setup
 
 def verify(
     plan: Annotated[str, typer.Argument(help="Plan file; with --server the id of a plan.")],
-    seed: Annotated[int, typer.Option(help="Of the random values.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the random values.")] = 0,
     server: Annotated[
         str | None, typer.Option(help="URL of the service that executed it.", envvar=SERVER)
     ] = None,
+    as_json: JsonResult = False,
 ) -> None:
-    """Execute a plan device by device, scaled down, and compare all tensors and gradients.
+    """Execute a plan and compare it with the unsharded model.
 
-    Of a service's plan its certificate is printed: `meshwright plan --server URL --verify` has it
-    made.
+    The model is scaled down and executed in numpy, shard by shard; all tensors and gradients are
+    compared. For a plan of a service, the command
+    prints the stored certificate of `meshwright plan --server URL --verify`.
     """
     asked = service_of(server, plan)
     if asked is None:
@@ -34,7 +38,10 @@ def verify(
     else:
         with Client(asked) as client:
             certificate = client.certificate(plan)
-    say(certificate_text(certificate))
+    if as_json:
+        print_json(certificate)
+    else:
+        say(certificate_text(certificate))
     if certificate.outcome != "verified":
         raise typer.Exit(1)
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 MetricsPort = Annotated[
     int | None, typer.Option(help="Port of a metrics server on this machine; 0 takes a free port.")
 ]
-cli = typer.Typer(help="The Meshwright service.", no_args_is_help=True, add_completion=False)
+cli = typer.Typer(help="The Meshwright service.", no_args_is_help=True, rich_markup_mode=None)
 cli.add_typer(db, name="db")
 cli.add_typer(keys, name="keys")
 
