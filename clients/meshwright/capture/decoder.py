@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from meshwright.capture.slot_count import slot_count
 from meshwright.schema import Graph, GraphError
 
 Shape = Sequence[int | str]
@@ -450,11 +451,7 @@ class _DecoderWriter:
         return out
 
     def _slots(self) -> int | str:
-        """Tokens of a sequence that an expert has room for: seq x top_k / experts, rounded up."""
-        experts, top_k = self.decoder.experts, self.decoder.top_k
-        if experts % top_k == 0 and self.seq % (experts // top_k) == 0:
-            return f"seq//{experts // top_k}"
-        return -(-self.seq * top_k // experts)
+        return slot_count(SEQ, self.decoder.top_k, self.decoder.experts, {SEQ: self.seq})
 
     # --- GPT-2 and GPT-3 -------------------------------------------------------------------------
 

@@ -50,7 +50,7 @@ from meshwright.schema import (
     Setup,
     Wishes,
 )
-from meshwright.schema.setup import Precision
+from meshwright.schema.setup import Precision, check_symbols
 from meshwright.schema.stack import Stack
 
 
@@ -165,7 +165,7 @@ def estimate(
         stack=stack and one_of("--stack", stack, get_args(Stack)),
         copies=copies_of(copies),
     )
-    document.instantiate(run.symbols)
+    check_symbols(document, run)
     degrees = degrees_of(dp=dp, tp=tp, cp=cp, ep=ep, zero=zero, sequence_parallel=sequence_parallel)
     if microbatch_size is not None:
         run = _with_size(run, document, degrees, microbatch_size, pp, topology)

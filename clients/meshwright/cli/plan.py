@@ -54,7 +54,7 @@ from meshwright.common.process_pool import usual_processes
 from meshwright.schema import Calibration, Graph, Wishes
 from meshwright.schema.constraints import Offload
 from meshwright.schema.request_options import Rest, Solver
-from meshwright.schema.setup import Precision
+from meshwright.schema.setup import Precision, check_symbols
 from meshwright.schema.stack import Stack
 from meshwright.schema.target import TARGETS
 
@@ -223,7 +223,7 @@ def plan(
         gradients=gradients,
         allow_all_to_all=all_to_all,
     )
-    document.instantiate(run.symbols)
+    check_symbols(document, run)
     wishes = Wishes(
         pins=tuple(parse_pin(text) for text in pin or ()),
         solver=one_of("--solver", solver, get_args(Solver)),

@@ -231,3 +231,14 @@ def microbatch_symbols(graph: Graph, setup: Setup, microbatches: int) -> dict[st
     if batch is not None:
         symbols["batch"] = batch // microbatches
     return symbols
+
+
+def check_symbols(graph: Graph, setup: Setup) -> None:
+    """Raise GraphError where a shape has no value with the symbols of the setup.
+
+    In inference the planner shapes the activations: it pools the expert slots of short sequences.
+    """
+    if setup.phase == "inference":
+        given = [tensor for tensor in graph.tensors if tensor.role != "activation"]
+        graph = graph.model_copy(update={"tensors": tuple(given)})
+    graph.instantiate(setup.symbols)

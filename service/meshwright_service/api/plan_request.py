@@ -28,6 +28,7 @@ from meshwright.schema import (
 )
 from meshwright.schema.canonical import digest
 from meshwright.schema.migration import DEFAULT_STEPS
+from meshwright.schema.setup import check_symbols
 from meshwright.schema.sizes import MAX_SIZE
 from meshwright.schema.target import setup_for
 from meshwright_costmodel.presets import preset
@@ -155,7 +156,7 @@ def validate(request: Request) -> None:
 
     Raises GraphError, RuleError, SetupError or RequestError with pointers into the body.
     """
-    check_symbols(request.graph, request.setup)
+    check_setup_symbols(request.graph, request.setup)
     try:
         check_request(request)
     except SetupError as error:
@@ -214,10 +215,10 @@ def _check_running_plan(connection: Connection, tenant: Tenant, order: PlanOrder
         )
 
 
-def check_symbols(graph: Graph, setup: Setup) -> None:
+def check_setup_symbols(graph: Graph, setup: Setup) -> None:
     """Check that the shapes of the graph can be computed with the symbols of the setup."""
     try:
-        graph.instantiate(setup.symbols)
+        check_symbols(graph, setup)
     except MeshwrightError as error:
         raise type(error)(error.detail, pointer="/setup/symbols") from None
 

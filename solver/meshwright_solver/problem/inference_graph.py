@@ -2,6 +2,7 @@
 
     no loss      ops that depend on labels are removed; tensors that they read become outputs
     no dropout   readers of its result read its input
+    experts      sequences that are too short for slots of their own share them
     cache        key -> kv_update(cache, key, place) -> attention, the same for the value
 
 One captured training graph serves both phases of inference. A sequence as long as the cache is
@@ -24,6 +25,7 @@ from dataclasses import dataclass, field
 
 from meshwright.schema import Graph, Op, Setup, SetupError, Tensor
 from meshwright.schema.sizes import SYMBOL, size_value
+from meshwright_solver.problem.pooled_experts import with_pooled_experts
 
 CONTEXT = "context"
 PLACE = "place in the cache"
@@ -37,7 +39,7 @@ def for_inference(graph: Graph, setup: Setup) -> Graph:
     """
     if setup.phase == "training":
         return graph
-    inference = _without_dropout(_without_loss(graph))
+    inference = with_pooled_experts(_without_dropout(_without_loss(graph)), setup)
     if setup.cache is not None and all(tensor.role != "cache" for tensor in inference.tensors):
         inference = _CacheWriter(inference, setup).run()
     if inference is not graph:

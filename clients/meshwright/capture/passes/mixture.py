@@ -15,18 +15,16 @@ does not divide by e, c is rounded up.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import gcd
 
 from meshwright.capture.passes.expert_slots import expert_weight, row_wise
 from meshwright.capture.passes.pattern import Upstream
 from meshwright.capture.program import Node, Program, Value
-from meshwright.schema.sizes import Size, evaluate
+from meshwright.capture.slot_count import slot_count
+from meshwright.schema.sizes import evaluate
 
 _GROUPED_MATMULS = frozenset(
     {"aten._grouped_mm.default", "transformers.grouped_mm_fallback.default"}
 )
-# chosen: sequences divide over up to 8 devices, and rows fill the tiles of matrix products
-_SLOT_ALIGNMENT = 8
 # element-wise kinds without operands besides rows
 _ROW_WISE = frozenset(
     {
@@ -252,29 +250,19 @@ def slots_of_an_expert(program: Program, length: int, choices: int, experts: int
 
     Slots that do not follow from the sequence without a remainder are rounded up, with a note.
     """
-    shared = gcd(choices, experts)
-    k, e = choices // shared, experts // shared
+    if choices % experts == 0:
+        return length * choices // experts
     witness = program.witness
-    traced: Size = witness.size(length)
-    if isinstance(traced, int):
-        return -(-length * k // e)
-    if e == 1:
-        return length * k
-    tokens = f"({traced})" if set(traced) & set("+-") else traced
-    pairs = tokens if k == 1 else f"{k}*{tokens}"
-    if witness.values and (total := evaluate(pairs, witness.values)) % e:
-        expression = _rounded_up(pairs, e)
+    tokens = witness.size(length)
+    count = slot_count(tokens, choices, experts, witness.values)
+    if isinstance(count, int):
+        return count
+    pairs = choices * evaluate(tokens, witness.values) if witness.values else 0
+    if pairs % experts:
         note = (
             f"{experts} experts, {choices} of them for each token: "
-            f"{total / e:.1f} slots of an expert per sequence are rounded up to "
-            f"{evaluate(expression, witness.values)}"
+            f"{pairs / experts:.1f} slots of an expert per sequence are rounded up to "
+            f"{evaluate(count, witness.values)}"
         )
         program.notes += [note] if note not in program.notes else []
-        return witness.stand_in(expression)
-    return witness.stand_in(f"{pairs}//{e}")
-
-
-def _rounded_up(pairs: str, experts: int) -> str:
-    """pairs / experts as an expression, rounded up to a multiple of the alignment."""
-    divisor = _SLOT_ALIGNMENT * experts
-    return f"{_SLOT_ALIGNMENT}*(({pairs}+{divisor - 1}*{pairs}%{divisor})//{divisor})"
+    return witness.stand_in(count)
