@@ -114,12 +114,29 @@ def export_program(
 def export_module(
     module: torch.nn.Module, positional: Sequence[Any], named: Mapping[str, Any]
 ) -> torch.export.ExportedProgram:
-    """The exported program of one forward pass, traced on the meta device."""
+    """The exported program of one forward pass, traced on the meta device.
+
+    A tensor that stands for several arguments becomes one tensor for each: torch.export would make
+    one input of them.
+    """
+    arguments, keywords = _distinct((tuple(positional), dict(named)))
     with warnings.catch_warnings():
         # tracing raises deprecation warnings inside torch
         warnings.simplefilter("ignore")
         with tracing_modes():
-            return torch.export.export(module, tuple(positional), dict(named), strict=False)
+            return torch.export.export(module, arguments, keywords, strict=False)
+
+
+def _distinct(arguments: tuple[tuple[Any, ...], dict[str, Any]]) -> Any:
+    """The arguments, with a copy of each tensor for every place after its first."""
+    seen: set[int] = set()
+
+    def own(leaf: Any) -> Any:
+        is_repeated = isinstance(leaf, torch.Tensor) and id(leaf) in seen
+        seen.add(id(leaf))
+        return leaf.clone() if is_repeated else leaf
+
+    return torch.utils._pytree.tree_map(own, arguments)
 
 
 @contextmanager
