@@ -46,32 +46,40 @@ def test_the_glossary_has_every_term_once_and_in_order() -> None:
     assert len(set(every)) == len(every)
 
 
-def test_the_readme_begins_with_the_two_commands() -> None:
+def test_the_readme_has_its_parts() -> None:
     assert "    make run" in README
     assert "    make test" in README
-    assert len(README.splitlines()) < 80
+    assert len(README.splitlines()) <= 160
+    headings = re.findall(r"^## (.+)$", README, re.MULTILINE)
+    assert headings == [
+        "Highlights",
+        "Install",
+        "Plan a model in one minute",
+        "As a service",
+        "Use the plan in a training job",
+        "How it compares",
+        "Status and limits",
+        "Documentation",
+    ]
 
 
-def test_the_example_of_the_readme_runs() -> None:
-    examples = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
-    assert len(examples) == 1
-    assert len(examples[0].splitlines()) <= 15
+def test_the_python_example_of_the_readme_runs() -> None:
+    (example,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len(example.splitlines()) <= 20
     ran = subprocess.run(
-        [sys.executable, "-c", examples[0]],
+        [sys.executable, "-c", example],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
         cwd=ROOT,
     )
     assert ran.returncode == 0, ran.stderr
-    assert "up" in ran.stdout
+    assert re.fullmatch(r"step [\d.]+ ms\n", ran.stdout)
 
 
 def test_the_files_that_the_readme_points_to_exist() -> None:
-    for target in re.findall(r"\]\(([^)]+)\)", README):
-        assert (ROOT / target).exists(), target
-    for target in re.findall(r"examples/\S+\.gz", README):
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", README):
         assert (ROOT / target).exists(), target
 
 
