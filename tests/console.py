@@ -31,6 +31,7 @@ FILE_BLOCK = re.compile(
 CONSOLE_BLOCK = re.compile(r"^```console\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 MASKS = (
     (re.compile(r"\b([a-z]+_)(?:[0-9a-f]{12,}|[0-9a-f]+…|…)"), r"\1…"),  # ids
+    (re.compile(r"\b(mw_)[\w-]+…"), r"\1…"),  # the first characters of a key
     (re.compile(r"\b\d{4}-\d\d-\d\dT[\d:.]+(Z|\+00:00)?"), "DATE"),
     (re.compile(r"(worst difference) [\d.e+-]+"), r"\1 SMALL"),
     (re.compile(r"\b(after|in|took) [\d.]+ (ns|µs|ms|s|min)\b"), r"\1 TIME"),
