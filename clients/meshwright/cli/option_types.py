@@ -92,6 +92,31 @@ Pins = Annotated[
         "inputs and outputs; or :data_parallel. Repeatable."
     ),
 ]
+FromPlan = Annotated[
+    str | None,
+    typer.Option(
+        help="Plan file, with --server also the id of a plan: its strategies are pins, as numbers "
+        "of parts. Pins of --pin replace them."
+    ),
+]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Ops, by glob, that keep the strategies of --from-plan or --strategies. Default: all. "
+        "Repeatable."
+    ),
+]
+Strategies = Annotated[
+    Path | None,
+    typer.Option(help="Strategy file of MindSpore, .json or .ckpt: its strategies are pins."),
+]
+StrategyNames = Annotated[
+    Path | None,
+    typer.Option(
+        help="JSON file that names the op for each operator of --strategies, where their names "
+        "differ."
+    ),
+]
 Schedule = Annotated[
     str | None,
     typer.Option(help=f"Pipeline schedule: {', '.join(get_args(ScheduleKind))}."),

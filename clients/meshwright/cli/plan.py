@@ -7,6 +7,7 @@ from typing import Annotated, get_args
 import typer
 
 from meshwright.cli.asking import ask
+from meshwright.cli.imported_pins import imported_pins
 from meshwright.cli.option_types import (
     CalibrationFile,
     Copies,
@@ -14,9 +15,11 @@ from meshwright.cli.option_types import (
     ExpertDispatch,
     ExpertImbalance,
     ExpertNodes,
+    FromPlan,
     GlobalBatch,
     GraphFile,
     JsonResult,
+    Keep,
     Microbatches,
     OutputFile,
     Pins,
@@ -32,6 +35,8 @@ from meshwright.cli.option_types import (
     SetupFile,
     SparseGradients,
     StackOption,
+    Strategies,
+    StrategyNames,
     TargetOption,
     TopologyOption,
     Uneven,
@@ -69,6 +74,10 @@ def plan(
     seq: SequenceLength = None,
     microbatches: Microbatches = None,
     pin: Pins = None,
+    from_plan: FromPlan = None,
+    keep: Keep = None,
+    strategies: Strategies = None,
+    strategy_names: StrategyNames = None,
     module: Annotated[
         str | None,
         typer.Option(help="Search only the ops of this glob; all other ops are data parallel."),
@@ -224,8 +233,17 @@ def plan(
         allow_all_to_all=all_to_all,
     )
     check_symbols(document, run)
+    imported = imported_pins(
+        document,
+        run,
+        from_plan=from_plan,
+        strategies=strategies,
+        strategy_names=strategy_names,
+        keep=keep or (),
+        server=server,
+    )
     wishes = Wishes(
-        pins=tuple(parse_pin(text) for text in pin or ()),
+        pins=(*imported, *(parse_pin(text) for text in pin or ())),
         solver=one_of("--solver", solver, get_args(Solver)),
         rest=one_of("--rest", rest, get_args(Rest)),
         constraints=constraints_of(

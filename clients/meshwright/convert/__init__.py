@@ -19,6 +19,7 @@ from meshwright.convert.normal import normal, viewed
 from meshwright.convert.partition_spec import JaxLayout, from_jax, to_jax
 from meshwright.convert.placement import DTensorLayout, Placement
 from meshwright.convert.plan import TARGETS, Export, Refusal, Target, export_plan
+from meshwright.convert.plan_pins import ImportedPins, pins_of_plan
 from meshwright.convert.rewrite import rewritten
 from meshwright.convert.strategy import (
     OpStrategy,
@@ -27,12 +28,52 @@ from meshwright.convert.strategy import (
     strategy_of_layouts,
     to_strategy,
 )
+from meshwright.convert.strategy_file import (
+    OperatorCuts,
+    StrategyFile,
+    read_strategy_file,
+    strategies_of_json,
+)
+from meshwright.convert.strategy_pins import OpName, pins_of_strategies
 
 __all__ = [
-    "TARGETS", "DTensorLayout", "DeviceGrid", "Export", "JaxLayout", "MindSporeLayout",
-    "MindSporeNetwork", "OpStrategy", "Otherwise", "Placement", "PrimitiveStrategy", "Refusal",
-    "Target", "device_matrix", "export_plan", "from_dtensor", "from_jax", "from_mindspore",
-    "grid_of", "layout_arguments", "mesh_of", "network_of", "normal", "rewritten",
-    "strategy_of_cuts", "strategy_of_layouts", "to_dtensor", "to_jax", "to_mindspore",
-    "to_strategy", "viewed",
+    "TARGETS",
+    "DTensorLayout",
+    "DeviceGrid",
+    "Export",
+    "ImportedPins",
+    "JaxLayout",
+    "MindSporeLayout",
+    "MindSporeNetwork",
+    "OpName",
+    "OpStrategy",
+    "OperatorCuts",
+    "Otherwise",
+    "Placement",
+    "PrimitiveStrategy",
+    "Refusal",
+    "StrategyFile",
+    "Target",
+    "device_matrix",
+    "export_plan",
+    "from_dtensor",
+    "from_jax",
+    "from_mindspore",
+    "grid_of",
+    "layout_arguments",
+    "mesh_of",
+    "network_of",
+    "normal",
+    "pins_of_plan",
+    "pins_of_strategies",
+    "read_strategy_file",
+    "rewritten",
+    "strategies_of_json",
+    "strategy_of_cuts",
+    "strategy_of_layouts",
+    "to_dtensor",
+    "to_jax",
+    "to_mindspore",
+    "to_strategy",
+    "viewed",
 ]  # fmt: skip

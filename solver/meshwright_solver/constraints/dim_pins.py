@@ -65,7 +65,8 @@ def _check_port(problem: Problem, port: OpPort, cuts: Cuts, where: str) -> None:
     ways = prod(cut for cut in cuts if isinstance(cut, int))
     if ways > devices:
         raise RequestError(
-            f"{where}: {show_cuts(cuts)} cuts it into {ways} parts, there are {devices} devices"
+            f"{where}: {show_cuts(cuts)} cuts it into {ways} parts, there are {devices} devices. "
+            f"Use at most {devices} parts, or leave the op out of the pins"
         )
     for d, cut in enumerate(cuts):
         is_whole = cut in (1, ())

@@ -207,7 +207,8 @@ def check_axes(pins: Sequence[Pin], meshes: Sequence[Mesh]) -> None:
             if count not in products:
                 raise RequestError(
                     f"pin {pin.op!r}: no axes of any mesh make {count} parts; they make "
-                    f"{', '.join(map(str, sorted(products)))}"
+                    f"{', '.join(map(str, sorted(products)))}. Use one of these, or leave the op "
+                    "out of the pins"
                 )
 
 

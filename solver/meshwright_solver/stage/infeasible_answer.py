@@ -87,6 +87,7 @@ def _no_plan_for_pins(outcomes: Sequence[MeshOutcome], spaces: MeshSpaces) -> In
             detail=(
                 f"op {broken[0]!r} cannot satisfy its pin on any of the meshes ({tried}): {why}"
                 + ("; " + UNEVEN_WOULD_DO if would_do else "")
+                + ". State other numbers, or leave the op out of the pins"
             ),
         )
     mesh = next(o.mesh for o in outcomes if o.broken_pin is None)
