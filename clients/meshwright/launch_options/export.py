@@ -11,6 +11,7 @@ from meshwright.launch_options import (
     fsdp2,
     megatron,
     mindformers,
+    mindformers_check,
     torchtitan,
 )
 from meshwright.launch_options.choices import LauncherChoices
@@ -32,6 +33,7 @@ class _Launcher(NamedTuple):
     lost: Callable[[Uniform], Iterator[str]]
     remarks: Callable[[Uniform], Iterator[str]] = _nothing
     lost_of_plan: Callable[[Plan, Graph, Setup | None], Iterator[str]] = _nothing
+    check: Callable[[str, Plan, Graph, Setup | None, Uniform], Iterator[str]] = _nothing
 
 
 _LAUNCHERS: Mapping[Target, _Launcher] = {
@@ -42,7 +44,13 @@ _LAUNCHERS: Mapping[Target, _Launcher] = {
         accelerate.CHOICES, accelerate.text, accelerate.lost, accelerate.remarks
     ),
     "deepspeed": _Launcher(deepspeed.CHOICES, deepspeed.text, deepspeed.lost, deepspeed.remarks),
-    "mindformers": _Launcher(mindformers.CHOICES, mindformers.text, mindformers.lost),
+    "mindformers": _Launcher(
+        mindformers.CHOICES,
+        mindformers.text,
+        mindformers.lost,
+        mindformers.remarks,
+        check=mindformers_check.check,
+    ),
 }
 assert tuple(_LAUNCHERS) == TARGETS
 
@@ -80,16 +88,18 @@ def launch_of(plan: Plan, launcher: Target, *, graph: Graph, setup: Setup | None
         f"{difference.what}"
         for difference in (*uniform.differing, *parts, *states)
     ]
+    text = text_of(uniform, launcher)
     return Launch(
         plan=plan.id,
         launcher=launcher,
         uniform=uniform,
-        text=text_of(uniform, launcher),
+        text=text,
         lost=(
             *lost_of(uniform, launcher),
             *_setup(setup),
             *differences,
             *_LAUNCHERS[launcher].lost_of_plan(plan, graph, setup),
+            *_LAUNCHERS[launcher].check(text, plan, graph, setup, uniform),
         ),
         remarks=tuple(_LAUNCHERS[launcher].remarks(uniform)),
     )

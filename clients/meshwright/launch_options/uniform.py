@@ -81,6 +81,8 @@ def uniform_of(plan: Plan, graph: Graph, setup: Setup | None = None) -> Uniform:
         padded_vocabulary=None if vocabulary is None else vocabulary.padded,
         recompute=most.stage.recompute.policy if most.stage.recompute is not None else "none",
         recomputed_layers=recomputed_layers,
+        repeats_communication=_repeats_communication(most.stage),
+        gradient_buckets=_gradient_buckets(most.stage),
         copies=plan.copies or (setup.least_copies if setup is not None else 1),
         differing=tuple(_grouped_differences(differences)),
         uneven_parts=tuple(_grouped_differences(parts)),
@@ -342,6 +344,27 @@ def _layer(op: str) -> str | None:
     path = op.split(".")
     place = next((k for k, word in enumerate(path[:-1]) if word.isdecimal()), None)
     return None if place is None else ".".join(path[: place + 1])
+
+
+def _repeats_communication(stage: Stage) -> bool:
+    """Whether at least half of the redistributions of recomputed values are repeated."""
+    segments = stage.recompute.segments if stage.recompute is not None else ()
+    again = {op for segment in segments for op in segment.again}
+    flags = [
+        edge.again
+        for edge in stage.redistributions
+        if edge.traffic == "activation" and edge.forward and edge.op in again
+    ]
+    return 2 * sum(flags) >= len(flags)
+
+
+def _gradient_buckets(stage: Stage) -> int | None:
+    gradients = [
+        bucket
+        for bucket in stage.buckets
+        if bucket.collective in ("all_reduce", "reduce_scatter") and bucket.direction != "forward"
+    ]
+    return len(gradients) or None
 
 
 def _recomputed_layers(plan: Plan) -> tuple[int | None, list[tuple[str, str]]]:

@@ -71,6 +71,15 @@ class Uniform(Model):
         description="The number of layers of each stage that are recomputed, from the first. "
         "None: all.",
     )
+    repeats_communication: bool = Field(
+        default=True,
+        description="Whether the recomputation repeats most redistributions of activations; "
+        "otherwise their results are saved.",
+    )
+    gradient_buckets: int | None = Field(
+        default=None,
+        description="The number of fused collectives of gradients. None if there are none.",
+    )
     copies: int = Field(default=1, description="The number of microbatches that alternate.")
     differing: tuple[Difference, ...] = Field(
         default_factory=tuple, description="The ops and parameters that differ from the degrees."

@@ -318,7 +318,14 @@ def test_mindformers_reads_its_yaml() -> None:
     assert found["parallel"]["enable_parallel_optimizer"] is True
     assert found["parallel"]["parallel_optimizer_config"]["gradient_accumulation_shard"] is False
     assert found["model"]["model_config"]["pp_interleave_num"] == 2
-    assert found["recompute_config"] == {"recompute": True, "select_recompute": False}
+    assert found["recompute_config"] == {
+        "recompute": True, "select_recompute": False,
+        "mp_comm_recompute": True, "parallel_optimizer_comm_recompute": False,
+    }  # fmt: skip
+    uneven = OWN.model_copy(update={"layers": (4, 4, 5, 3, 4, 4, 4, 4), "recomputed_layers": 4})
+    found = yaml.safe_load(mindformers.text(uneven))
+    assert found["model"]["model_config"]["offset"] == [[0, 0, 1, -1], [0, 0, 0, 0]]
+    assert found["recompute_config"]["recompute"] == [[4, 4, 4, 3], [4, 4, 4, 4]]
 
 
 @pytest.mark.parametrize(
@@ -328,7 +335,8 @@ def test_mindformers_reads_its_yaml() -> None:
         ("torchtitan", {}, "no ZeRO-1"),
         ("torchtitan", {"schedule": "zb_h1"}, "no schedule zb_h1"),
         ("mindformers", {}, "cuts the parameters at rest"),
-        ("mindformers", {"layers": (4, 4, 5, 3, 4, 4, 4, 4)}, "model_config.offset"),
+        ("mindformers", {"schedule": "zb_v", "layers": (4, 4, 5, 3, 4, 4, 4, 4)}, "offset"),
+        ("mindformers", {"copies": 3}, "does not divide 16 microbatches"),
         (
             "megatron-core",
             {"microbatches": 6, "global_batch": 48},
@@ -517,7 +525,10 @@ def test_the_command_fails_where_the_options_do_not_describe_the_plan(
     assert run("estimate", graph, *on, *stages, "-o", file).code == 0
     layout = run("export", file, "--to", "megatron-core").out
     assert "--pipeline-model-parallel-layout" in layout
-    for target in ("mindformers", "torchtitan"):
+    written = run("export", file, "--to", "mindformers").out
+    model = yaml.safe_load(written)["model"]["model_config"]
+    assert (model["pp_interleave_num"], sum(map(sum, model["offset"]))) == (3, 8 % 6)
+    for target in ("torchtitan",):
         refused = run("export", file, "--to", target, "-o", output)
         assert refused.code == 2
         assert refused.out == ""
