@@ -46,6 +46,15 @@ CASES = (
         ),
     ),
     Wanted(
+        "stated outputs",
+        "wide and deep",
+        pins=(
+            Pin(op="table", inputs=((4, 1), (1, 1)), outputs=((4, 1, 1),)),
+            Pin(op="deep.0", inputs=((2, 2), (1, 2), (1,)), outputs=((4, 1),)),
+        ),
+        steps=FEW,
+    ),
+    Wanted(
         "many classes",
         "faces",
         pins=(

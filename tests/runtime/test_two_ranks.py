@@ -37,6 +37,15 @@ CASES = (
     Wanted("complex numbers", "long convolution", {"dp": 2}, steps=FEW),
     Wanted("attention in windows", "windows", {"dp": 2}, steps=FEW),
     Wanted("all tokens at one expert", "one expert", {"dp": 2, "ep": 2}, steps=FEW),
+    Wanted(
+        "stated outputs",
+        "wide and deep",
+        pins=(
+            Pin(op="table", inputs=((2, 1), (1, 1)), outputs=((2, 1, 1),)),
+            Pin(op="deep.0", inputs=((1, 2), (1, 2), (1,)), outputs=((1, 2),)),
+        ),
+        steps=FEW,
+    ),
     Wanted("stages", "llama", microbatches=4, pipeline=Pipeline(ranks=2, schedule="1f1b")),
     Wanted(
         "stages in single precision",

@@ -104,6 +104,15 @@ def _result_layout(op: Op, planned: PlannedStage, grid: DeviceGrid) -> MindSpore
 
 def scatter_layout(tensor: str, planned: PlannedStage) -> Layout | None:
     """The layout after a reduce-scatter that all readers of a partial tensor share, or None."""
+    shared = [
+        move.forward
+        for move in planned.stage.redistributions
+        if move.tensor == tensor and move.op is None and move.traffic == "activation"
+    ]
+    read = planned.as_read(tensor)
+    if shared and read is not None and not read.partial:
+        is_scatter = all(step.kind == "reduce_scatter" for steps in shared for step in steps)
+        return read if is_scatter else None
     first = [
         move.forward[0]
         for move in planned.stage.redistributions

@@ -72,7 +72,7 @@ def filters(
             allowed[position] = StrategyRules(rules)
     follow = request.constraints.elementwise_follow
     return Filters(
-        pin_filters(problem, pins, mesh),
+        pin_filters(problem, pins, values=values, mesh=mesh),
         allowed,
         followers(problem, values, {*pins, *outside}) if follow else {},
     )

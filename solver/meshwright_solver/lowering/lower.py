@@ -19,8 +19,9 @@
     parameter -> op   ParameterModel.read_ns
 
 All costs are for one optimizer step; costs of activations count once per microbatch. A value has a
-read node in three cases:
+read node in four cases:
   - Several inputs share its read layout.
+  - A pin states its layout after the reduction of partial sums.
   - It is saved and feeds a matrix product.
   - It is recomputed.
 
@@ -41,6 +42,7 @@ from numpy.typing import NDArray
 from meshwright.schema.garbage_collection import uncollected
 from meshwright_solver.common.arrays import FloatArray, IntArray
 from meshwright_solver.layouts.redistribution import Counted
+from meshwright_solver.layouts.stated_layout import StatedLayout
 from meshwright_solver.layouts.states import StateSpace
 from meshwright_solver.lowering.elementwise_following import with_followers
 from meshwright_solver.lowering.node_content import (
@@ -360,7 +362,8 @@ class _Lowering:
         model = self.models.ops.model
         readers = [(model(position), k) for position, k in value.readers]
         again = self.models.gathered_again(value)
-        key = (again, *[(self.key_of(reader), k) for reader, k in readers])
+        stated = self.models.stated.get(value.root)
+        key = (again, stated, *[(self.key_of(reader), k) for reader, k in readers])
         read = content.reads.get(key)
         if read is None:
             read = content.reads[key] = self._read(value, content, readers, again)
@@ -382,10 +385,14 @@ class _Lowering:
     ) -> ReadContent:
         models, space, rest = self.models, content.space, content.states
         counted = models.counted(value, models.problem.exposed)
+        stated = models.stated.get(value.root)
         states = models.shared(
-            ("read", self.key_of(space), *((self.key_of(model), k) for model, k in readers), again),
-            lambda: self._read_states(space, readers, again),
-        )
+            (
+                "read", self.key_of(space), *((self.key_of(model), k) for model, k in readers),
+                again, self.key_of(rest) if stated else None, stated,
+            ),
+            lambda: self._read_states(space, readers, again, rest, stated),
+        )  # fmt: skip
         cost = models.shared(
             ("read node", self.key_of(states)), lambda: np.zeros(len(states.layouts))
         )
@@ -396,6 +403,8 @@ class _Lowering:
             edge = models.shared(
                 key, lambda: self._rest_to_read(space, rest, states, value.kept, counted)
             )
+            if stated is not None:
+                edge = self._as_stated(edge, rest, states, stated)
 
         def build(needed: IntArray, moves_again: bool) -> Table:
             moves = models.redistributions(space)
@@ -412,16 +421,40 @@ class _Lowering:
         return ReadContent(states, cost, edge, TableSource(table))
 
     def _read_states(
-        self, space: StateSpace, readers: Sequence[tuple[OpModel, int]], again: Again
+        self,
+        space: StateSpace,
+        readers: Sequence[tuple[OpModel, int]],
+        again: Again,
+        rest: IntArray,
+        stated: StatedLayout | None,
     ) -> ReadStates:
-        """States that any reader may need, saved as read or gathered again.
+        """States that any reader may need or a pin states, saved as read or gathered again.
 
         Equal states are one object.
         """
         needed = [model.required(model.choices, k) for model, k in readers]
+        if stated is not None:
+            needed.append(space.states[stated.reductions(rest, space.states).any(axis=0)])
         layouts, _ = _unique(space, np.concatenate(needed))
         key = ("read states", self.key_of(space), layouts.tobytes(), again)
         return self.models.shared(key, lambda: read_states_of(layouts, again))
+
+    def _as_stated(
+        self, table: Table, rest: IntArray, read: ReadStates, stated: StatedLayout
+    ) -> Table:
+        """The table from a value at rest to its readers, without what a pin leaves out.
+
+        Layouts at rest that the pin leaves out are open: explanations lift pins of strategies.
+        """
+        cost, memory = table
+        key = ("as stated", *self.key_of.each([cost, rest, read]), stated)
+
+        def build() -> FloatArray:
+            may_read = stated.may_read(rest, read.layouts)
+            is_open = np.asarray(~may_read.any(axis=1, keepdims=True))
+            return np.where(may_read | is_open, cost, FORBIDDEN)
+
+        return self.models.shared(key, build), memory
 
     def _rest_to_read(
         self,

@@ -10,6 +10,7 @@ from meshwright.schema import Mesh, Request
 from meshwright_solver.common.deadline import Deadline
 from meshwright_solver.constraints.degrees_mesh import shared_axes
 from meshwright_solver.constraints.meshes import meshes_of
+from meshwright_solver.constraints.pin_filters import stated_layouts
 from meshwright_solver.constraints.pins import check_axes, pinned_ops
 from meshwright_solver.constraints.strategy_filters import Filters, filters
 from meshwright_solver.folding.fold import Folding
@@ -117,6 +118,7 @@ class MeshSpaces:
         )
         allowed = filters(problem, self.request, self.pins, self.values, mesh)
         models.followers = allowed.followers
+        models.stated = stated_layouts(models, self.pins)
         models.at_rest = wished_at_rest(self.request, mesh)
         if may_fill_hosts(models, self.folding):
             models.at_rest = replace(models.at_rest, finest_on_host=True)

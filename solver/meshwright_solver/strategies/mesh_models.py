@@ -16,6 +16,7 @@ from meshwright_solver.common.deadline import ENDLESS, Deadline
 from meshwright_solver.common.identity_keys import IdentityKeys
 from meshwright_solver.layouts.redistribution import WHOLE, Counted, Redistributions
 from meshwright_solver.layouts.redistribution_cache import redistributions_of
+from meshwright_solver.layouts.stated_layout import StatedLayouts
 from meshwright_solver.layouts.states import StateSpace
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.values import Again, ProblemValue, Values, find_values
@@ -37,7 +38,9 @@ class Models:
 
     followers: position of op -> its input without a redistribution
     (`meshwright_solver.lowering.elementwise_following`). at_rest: allowed states of parameters.
-    deadline: lowering and searches over these models raise OutOfTime after it.
+    deadline: lowering and searches over these models raise OutOfTime after it. stated: the layouts
+    that pins state for readers. shared_reads: roots of further values with a read node, as a plan
+    document has them.
     """
 
     problem: Problem
@@ -47,6 +50,8 @@ class Models:
     followers: Mapping[int, int] = field(default_factory=dict)
     at_rest: OptimizerSharding = AS_SEARCHED
     deadline: Deadline = ENDLESS
+    stated: StatedLayouts = field(default_factory=dict)
+    shared_reads: frozenset[str] = frozenset()
     sketches: OpSketches = field(init=False)
     interconnect: Interconnect = field(init=False)
     ops: OpModels = field(init=False)
@@ -70,7 +75,8 @@ class Models:
     def of_stage(problem: Problem, stage: Stage) -> Models:
         """Models of a plan's stage. Raises PlanError where the stage does not fit the problem."""
         problem = problem.of_stage(stage)
-        return Models(problem, find_values(problem), stage.mesh)
+        reads = frozenset(tensor.tensor for tensor in stage.tensors if tensor.read is not None)
+        return Models(problem, find_values(problem), stage.mesh, shared_reads=reads)
 
     def shared(self, key: Hashable, make: Callable[[], A]) -> A:
         """The cached object of a key; `make` creates it on the first call."""
@@ -214,7 +220,9 @@ class Models:
 
     def reads_shared(self, value: ProblemValue) -> bool:
         """Whether a read node stands between the value at rest and its readers."""
-        if len(value.readers) > 1:
+        if len(value.readers) > 1 or value.root in self.stated:
+            return True
+        if value.root in self.shared_reads and not value.is_parameter:
             return True
         if len(value.readers) == 1 and not value.is_parameter and value.kept.wanted:
             if value.is_remade:

@@ -40,6 +40,7 @@ from meshwright.schema import (
 )
 from meshwright_solver.common.arrays import IntArray
 from meshwright_solver.constraints.meshes import meshes_of
+from meshwright_solver.constraints.pin_filters import stated_layouts
 from meshwright_solver.constraints.pins import pinned_ops
 from meshwright_solver.constraints.strategy_filters import Filters, StrategyRules, filters
 from meshwright_solver.evaluation.accounting.assignment import Assignment, Codes
@@ -157,6 +158,7 @@ def check_stage_wishes(
     except InvalidInput as error:
         raise PlanError(f"the plan's wishes do not fit its documents: {error.detail}") from None
     models.followers = allowed.followers
+    models.stated = stated_layouts(models, pins)
     models.at_rest = wished_at_rest(request, stage.mesh)
     models.forget_parameters()
     _Conformance(models, assignment, stage, request, pins, allowed, where).check()
@@ -227,6 +229,7 @@ class _Conformance:
 
     def check(self) -> None:
         self._check_ops()
+        self._check_stated_layouts()
         self._check_parameters()
         if self.filters.followers:
             self._check_followers()
@@ -254,6 +257,21 @@ class _Conformance:
         planned = next(op for op in self.stage.ops if op.op == name)
         parts = ", ".join(f"{part}={'+'.join(axes)}" for part, axes in planned.strategy.items())
         return f"{self.where}op {name!r} has the strategy {parts or 'none'}"
+
+    def _check_stated_layouts(self) -> None:
+        """Check that readers get partial sums as a pin states their reduction."""
+        producer_of = self.models.problem.producer_of
+        for root, stated in self.models.stated.items():
+            read = self.assignment.read.get(root)
+            rest = np.array([self.assignment.rest[root]])
+            codes = None if read is None else np.array([read.codes])
+            if codes is None or not stated.may_read(rest, codes).all():
+                pin = self.pins[producer_of[root]]
+                planned = next(tensor for tensor in self.stage.tensors if tensor.tensor == root)
+                layout = planned.rest.value if planned.read is None else planned.read.value
+                number = f"[{self.request.pins.index(pin)}]" if pin in self.request.pins else ""
+                difference = f"{self.where}readers get {root!r} in the layout {layout}"
+                raise _broken_wish(f"pins{number}", f"{str(pin)!r}", difference)
 
     def _check_parameters(self) -> None:
         for root, codes in self.assignment.parameters.items():

@@ -9,13 +9,15 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from meshwright.convert import MindSporeNetwork, network_of
 from meshwright.planfile import PlanFile
-from meshwright.schema import ConversionError, Plan, PlanError, Setup
+from meshwright.schema import ConversionError, Pin, Plan, PlanError, Setup
 from meshwright_costmodel.presets import preset
+from meshwright_solver.planning.planner import plan
 from meshwright_solver.verification.verify import verify_documents
 from tests.clients.conftest import Run
 from tests.mindspore.cases import (
@@ -28,6 +30,7 @@ from tests.mindspore.cases import (
     network,
     planned,
 )
+from tests.one_stage import one_stage_request
 
 
 def data(name: str) -> str:
@@ -89,6 +92,29 @@ def test_partial_sums_are_scattered_right_behind_the_product() -> None:
     assert network("mlp").primitives["fc2.matmul"].out_strategy is None
     (said,) = [own for own in network("mlp").otherwise if "fc2" in own.tensor]
     assert (said.planned, said.done) == (("reduce_scatter",), ("all_reduce",))
+
+
+@pytest.mark.parametrize(
+    ("model", "path", "cuts"),
+    [
+        ("widedeep", "wide_gather", (((8, 1), (1, 1)), ((8, 1, 1),))),
+        ("mlp", "fc3.matmul", (((1, 8), (8, 1)), ((8, 1),))),
+        ("mlp", "fc2.matmul", (((4, 2), (2, 1)), ((8, 1),))),
+        ("mlp", "fc1.matmul", (((4, 2), (2, 1)), ((8, 1),))),
+    ],
+)
+def test_a_result_strategy_is_exported_as_it_was_pinned(
+    model: str, path: str, cuts: tuple[Any, Any]
+) -> None:
+    graph = graph_of(model)
+    pin = Pin(op=path, inputs=cuts[0], outputs=cuts[1])
+    request = one_stage_request(
+        graph=graph, topology=preset("910b-1x8"), setup=SETUP, calibration=CALIBRATION, pins=(pin,)
+    )
+    planned_again = plan(request).plan
+    assert planned_again is not None
+    exported = network_of(planned_again, graph, SETUP).primitives[path]
+    assert (exported.in_strategy, exported.out_strategy) == cuts
 
 
 @pytest.mark.parametrize("name", ["gpt-dp2-tp4", "reid-level2", "widedeep"])

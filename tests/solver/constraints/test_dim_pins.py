@@ -33,7 +33,9 @@ def kept(found: Models, **pin: Any) -> list[dict[str, str]]:
     (position,) = pinned
     check_axes([own], [found.mesh])
     model = found.ops.model(position)
-    mask = pin_filters(found.problem, pinned, found.mesh)[position](model, model.choices)
+    mask = pin_filters(found.problem, pinned, values=found.values, mesh=found.mesh)[position](
+        model, model.choices
+    )
     parts = [part.name for part in found.problem.ops[position].parts] + [""]
     return [
         {axis: parts[code] for axis, code in zip(found.mesh.names, row, strict=True)}
@@ -100,7 +102,9 @@ def test_what_is_kept_has_layouts_with_these_numbers_of_parts():
     assert len(expected) > 10
     for ways, rows in expected.items():
         pinned = pinned_ops(found.problem, [Pin(op="fc", inputs=ways)], found.values.views)
-        mask = pin_filters(found.problem, pinned, found.mesh)[1](model, model.choices)
+        mask = pin_filters(found.problem, pinned, values=found.values, mesh=found.mesh)[1](
+            model, model.choices
+        )
         assert {tuple(row.tolist()) for row in model.choices[mask]} == rows
 
 

@@ -34,7 +34,9 @@ def chain(layers: int = 4) -> Models:
 def answer(found: Models, **strategies: dict[str, tuple[str, ...]]) -> Propagation:
     pins = [Pin(op=op, strategy=own) for op, own in strategies.items()]
     pinned = pinned_ops(found.problem, pins, found.values.views)
-    return sharding_propagation(found, pin_filters(found.problem, pinned, found.mesh))
+    return sharding_propagation(
+        found, pin_filters(found.problem, pinned, values=found.values, mesh=found.mesh)
+    )
 
 
 ROWS = {"b0": ("a0",)}

@@ -38,7 +38,9 @@ def network() -> Models:
 
 def answer(found: Models, *pins: Pin, rest: Rest = "data_parallel") -> Propagation:
     pinned = pinned_ops(found.problem, pins, found.values.views)
-    return semi_auto(found, pin_filters(found.problem, pinned, found.mesh), rest)
+    return semi_auto(
+        found, pin_filters(found.problem, pinned, values=found.values, mesh=found.mesh), rest
+    )
 
 
 def by_name(found: Models, own: Propagation) -> dict[str, dict[str, str]]:
@@ -65,7 +67,7 @@ def test_prices_of_memory_are_tried_only_where_something_is_left_to_choose(pins,
     def ask(ns_per_byte: float) -> Propagation:
         seen.append(ns_per_byte)
         pinned = pinned_ops(found.problem, pins, found.values.views)
-        seeds = pin_filters(found.problem, pinned, found.mesh)
+        seeds = pin_filters(found.problem, pinned, values=found.values, mesh=found.mesh)
         return semi_auto(found, seeds, ns_per_byte=ns_per_byte)
 
     assert list(at_prices(ask, 1e9))
@@ -88,7 +90,7 @@ def test_redistributions_are_inserted_priced_and_executed():
 def test_the_rest_may_be_propagated_instead():
     found = network()
     pinned = pinned_ops(found.problem, [TENSOR_PARALLEL], found.values.views)
-    seeds = pin_filters(found.problem, pinned, found.mesh)
+    seeds = pin_filters(found.problem, pinned, values=found.values, mesh=found.mesh)
     own = answer(found, TENSOR_PARALLEL, rest="propagate")
     spread = sharding_propagation(found, seeds)
     assert all((own.strategies[p] == row).all() for p, row in spread.strategies.items())

@@ -159,7 +159,9 @@ def attention_block(maker: GraphMaker, x: str, at: str) -> str:
 
 def propagated(found: Models, *pins: Pin) -> Propagation:
     pinned = pinned_ops(found.problem, pins, found.values.views)
-    return sharding_propagation(found, pin_filters(found.problem, pinned, found.mesh))
+    return sharding_propagation(
+        found, pin_filters(found.problem, pinned, values=found.values, mesh=found.mesh)
+    )
 
 
 def block_models(layers: int = 1) -> Models:
@@ -329,7 +331,7 @@ def test_from_two_projections_megatron_spreads(
             assert placed["gpu0"] == part, op
             assert placed["gpu1"] in ("b0", "b"), op
     allowed = pin_filters(found.problem, pinned_ops(found.problem, pins, found.values.views),
-                          found.mesh)  # fmt: skip
+                          values=found.values, mesh=found.mesh)  # fmt: skip
     assert answer.cost_ns <= 1.002 * least_cost_ns(found, allowed)
 
 
