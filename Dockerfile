@@ -1,13 +1,15 @@
 # The service, with its embedded store or on PostgreSQL. Build: docker build -t meshwright .
 FROM python:3.11-slim
 WORKDIR /meshwright
-COPY constraints.txt pyproject.toml README.md LICENSE ./
+COPY constraints.txt pyproject.toml hatch_build.py README.md LICENSE ./
 COPY clients clients
 COPY costmodel costmodel
 COPY solver solver
 COPY service service
 COPY deploy deploy
-RUN pip install --no-cache-dir --constraint constraints.txt ./clients '.[postgresql,dask]' \
+# the image has no git: docker build --build-arg VERSION=0.2.0 -t meshwright .
+ARG VERSION
+RUN SETUPTOOLS_SCM_PRETEND_VERSION=$VERSION pip install --no-cache-dir --constraint constraints.txt ./clients '.[postgresql,dask]' \
     && useradd --system --home /data --create-home meshwright \
     && chmod 700 /data
 USER meshwright

@@ -2,7 +2,7 @@
 # make test   everything the tests need, then all tests
 # make test-long  what takes long: exhaustive counts, all cases that rotate, all examples of
 #                 properties, all on PostgreSQL
-# make lint   ruff, mypy, and import-linter
+# make lint   ruff, mypy, import-linter, and deptry
 # make test-mindspore  what is exported, compiled by MindSpore itself (2.8 GB, an environment of its own)
 # make test-frameworks  what is exported, read by Megatron-Core, torchtitan, Accelerate and DeepSpeed (70 MB)
 # make test-gpu  the runtime, the agent and memory on a CUDA device
@@ -24,7 +24,7 @@ PIP := $(PY) -m pip --disable-pip-version-check install --quiet --constraint con
 MINDSPORE := .venv-mindspore
 FRAMEWORKS := .venv-frameworks
 AUDIT := .venv-audit
-PROJECTS := pyproject.toml clients/pyproject.toml constraints.txt
+PROJECTS := pyproject.toml clients/pyproject.toml hatch_build.py constraints.txt
 
 run: $(VENV)/.run
 	@$(PY) -m meshwright_service.cli.demo
@@ -53,6 +53,8 @@ lint: $(VENV)/.test
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(VENV)/bin/lint-imports
+	$(PY) -m deptry service solver costmodel
+	cd clients && ../$(PY) -m deptry .
 	$(PY) -m mypy clients/meshwright service/meshwright_service solver/meshwright_solver costmodel/meshwright_costmodel
 	$(PY) -m mypy --python-version 3.10 --no-warn-return-any --no-warn-unused-ignores clients/meshwright
 

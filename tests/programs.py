@@ -2,7 +2,7 @@
 
 One process for each process of pytest imports what the commands import, and has no threads. A
 program is a fork of it that runs a module as `python -m` does, with arguments, environment, folder
-and streams of its own. Its forkserver is such a fork too. tests/test_packaging.py starts the
+and streams of its own. Its forkserver is such a fork too. tests/packaging starts the
 commands as a shell does.
 """
 

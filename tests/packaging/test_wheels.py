@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 SOURCES = (
     ROOT / "clients" / "meshwright",
     ROOT / "costmodel" / "meshwright_costmodel",
@@ -34,32 +34,9 @@ GRAPH = {
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> list[zipfile.ZipFile]:
-    folder = tmp_path_factory.mktemp("wheels")
-    for project in (ROOT, ROOT / "clients"):
-        subprocess.run(
-            [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
-            cwd=project,
-            check=True,
-            capture_output=True,
-            timeout=120,
-        )
-    return [zipfile.ZipFile(wheel) for wheel in sorted(folder.glob("*.whl"))]
-
-
-@pytest.fixture(scope="module")
 def wheels(built: list[zipfile.ZipFile]) -> dict[str, set[str]]:
     """Distribution -> the files in its wheel."""
     return {Path(str(wheel.filename)).name.split("-")[0]: set(wheel.namelist()) for wheel in built}
-
-
-@pytest.fixture(scope="module")
-def installed(built: list[zipfile.ZipFile], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with both distributions, to be named in PYTHONPATH."""
-    folder = tmp_path_factory.mktemp("installed")
-    for wheel in built:
-        wheel.extractall(folder)
-    return folder
 
 
 @pytest.fixture
