@@ -19,9 +19,12 @@ OPTION_SECTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "Cluster and cost model": ("topology", "calibration", "stack"),
     "Parallelism": (
-        "target", "dp", "tp", "pp", "vpp", "cp", "ep", "sequence_parallel", "pin", "module",
-        "rest", "pipeline", "schedule", "stages_per_rank", "cut", "copies", "uneven",
-        "sequence_order", "fully_use_devices", "elementwise_follow", "slice_alignment",
+        "target", "dp", "tp", "pp", "vpp", "cp", "ep", "sequence_parallel", "pipeline", "schedule",
+        "stages_per_rank", "cut", "copies", "uneven", "sequence_order",
+    ),
+    "Strategies of ops": (
+        "pin", "from_plan", "keep", "strategies", "strategy_names", "module", "rest",
+        "fully_use_devices", "elementwise_follow", "slice_alignment",
     ),
     "Mixture of experts": ("expert_imbalance", "expert_dispatch", "expert_nodes"),
     "Memory": (

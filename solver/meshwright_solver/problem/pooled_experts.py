@@ -38,7 +38,7 @@ def with_pooled_experts(graph: Graph, setup: Setup) -> Graph:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sizes:
+class _MixtureSizes:
     """The sizes that a mixture exchanges: batch, sequence, slots, and the slots when pooled."""
 
     batch: Size
@@ -65,7 +65,7 @@ class _Pool:
         self._symbols = symbols
         self._tensors = dict(tensors)
         self._ops: list[Op] = []
-        self._sizes: dict[str, _Sizes] = {}  # of tensors between a dispatch and its combine
+        self._sizes: dict[str, _MixtureSizes] = {}  # of tensors between a dispatch and its combine
         self._transposed: dict[str, str] = {}
 
     def run(self) -> Graph:
@@ -89,15 +89,15 @@ class _Pool:
             inputs = [self._tokens(name, op) if op.kind == DISPATCH else name for name in op.inputs]
             self._ops.append(op.model_copy(update={"inputs": tuple(inputs)}))
 
-    def _sizes_of(self, op: Op) -> _Sizes | None:
+    def _sizes_of(self, op: Op) -> _MixtureSizes | None:
         """The sizes that a dispatch exchanges; None if its captured slots suit the step."""
         if _is_fitting(op, self._tensors, self._symbols):
             return None
         batch, sequence, _ = self._tensors[op.inputs[0]].shape
         slots = self._tensors[op.outputs[0]].shape[2]
-        return _Sizes(batch, sequence, slots, _pooled_slots(op, self._tensors))
+        return _MixtureSizes(batch, sequence, slots, _pooled_slots(op, self._tensors))
 
-    def _exchange(self, name: str, sizes: _Sizes) -> None:
+    def _exchange(self, name: str, sizes: _MixtureSizes) -> None:
         tensor = self._tensors[name]
         shape = sizes.exchanged(tensor)
         if shape is None:
