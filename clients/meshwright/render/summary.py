@@ -279,7 +279,7 @@ def _proof(plan: Plan, warnings: Sequence[PlanWarning]) -> tuple[str, str]:
     search = plan.search
     warned = f", with {', '.join(warning.code for warning in warnings)}" if warnings else ""
     return "proof", (
-        f"{search.outcome}{warned}: {_bounded_quantity(plan)} {show_ns(search.cost_ns)}, "
+        f"{_bounded_quantity(plan)} {search.outcome}{warned}: {show_ns(search.cost_ns)}, "
         f"lower bound {show_ns(search.lower_bound_ns)}, gap {show_share(search.gap)}, "
         f"by {search.found_by} over {_meshes_in_words(len(search.meshes))}"
         + (f"; {show_ns(search.faster_ns)} more for a shorter step" if search.faster_ns else "")

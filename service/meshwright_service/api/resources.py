@@ -225,6 +225,9 @@ class ObservationList(BaseModel):
 class PlanEntry(BaseModel):
     """A plan in a list. key, key_name: the key of its first request; None without keys.
 
+    gap: of the objective, over the meshes of the search. step_gap: of the step, over every
+    configuration that the request allows; None if no bound is proved.
+
     warnings: codes of the plan's warnings; figures: throughput and degrees. differs_in: the options
     that the request states and not all plans of the graph do. They are empty for plans that earlier
     versions stored.
@@ -246,6 +249,7 @@ class PlanEntry(BaseModel):
     solver: str
     lower_bound_ns: float
     gap: float
+    step_gap: float | None = None
     warnings: tuple[str, ...] = ()
     target: Target | None = None
     figures: PlanFigures | None = None

@@ -1,18 +1,26 @@
 // The verdict on a plan: whether it fits, and only of one that fits what its search proved.
 import { h } from "./element.js";
+import { percent } from "./units.js";
 
 const OVERFULL = "does not fit";
+// chosen, as the tolerance of the search: a step that is closer to its bound is called optimal
+const CLOSED = 0.001;
 
 /** Whether the fullest device needs more memory, the reserve included, than it has. */
 export function isOverfull({ memory_bytes: needs, capacity_bytes: has }) {
   return needs > has;
 }
 
-/** {kind, word} of a plan's entry in a list: kind as a class of colour. */
+/** {kind, word} of a plan's entry in a list: kind as a class of color.
+
+    The gap is that of the step to the bound on every configuration that the request allows; plans
+    without such a bound show the outcome of the search on its meshes. */
 export function verdictOf(entry) {
   if (isOverfull(entry)) return { kind: "bad", word: OVERFULL };
-  const isGood = entry.outcome === "optimal" && !entry.warnings?.length;
-  return { kind: isGood ? "good" : "", word: entry.outcome };
+  const { outcome, step_gap: gap = null } = entry;
+  if (gap !== null && gap > CLOSED) return { kind: "", word: `gap ${percent(gap)}` };
+  const isGood = outcome === "optimal" && !entry.warnings?.length;
+  return { kind: isGood ? "good" : "", word: outcome };
 }
 
 /** The verdict as a tag: a mark and a colour that say the same. */

@@ -90,10 +90,10 @@ def test_optimal_is_said_with_the_warnings_in_the_same_line() -> None:
         for line in plan_text(made, graph=GRAPH, topology=CLUSTER).splitlines()
         if line.startswith("proof")
     ]
-    assert "optimal, with low-utilization, full-memory: " in line
+    assert "objective optimal, with low-utilization, full-memory: " in line
     (line,) = [
         line
         for line in plan_text(stated(0.5), graph=GRAPH, topology=CLUSTER).splitlines()
         if line.startswith("proof")
     ]
-    assert "optimal: " in line
+    assert "objective optimal: " in line

@@ -11,8 +11,8 @@ export function proof({ overview, entry, certificate, search: job }) {
     h("h2", { id: "proof" }, "How sure is that?"),
     h("dl", { class: "facts" },
       h("dt", {}, "Search"), h("dd", {}, verdict(entry), ` ${isOverfull(entry) ? `for this strategy ${search.outcome}, ` : ""}by ${search.found_by.replaceAll("_", " ")} over ${count(search.meshes.length)} mesh${search.meshes.length === 1 ? "" : "es"}`, job ? ["; ", link(path`/jobs/${job}`, "the course of the search")] : null),
-      h("dt", {}, "Bound"), h("dd", {}, `cost ${time(search.cost_ns)}, and none is below ${time(search.lower_bound_ns)}: gap ${percent(search.gap)}`),
-      search.step_bound_ns ? [h("dt", {}, "Step"), h("dd", {}, `no configuration that was asked for has a step below ${time(search.step_bound_ns)}; this one has ${time(overview.cost.step_ns)} (${change(overview.cost.step_ns / search.step_bound_ns - 1)})`)] : null,
+      h("dt", {}, "Bound"), h("dd", {}, `objective ${time(search.cost_ns)}; lower bound on these meshes ${time(search.lower_bound_ns)}; gap ${percent(search.gap)}`),
+      search.step_bound_ns ? [h("dt", {}, "Step"), h("dd", {}, `${time(overview.cost.step_ns)}; lower bound for every configuration that the request allows ${time(search.step_bound_ns)} (${change(overview.cost.step_ns / search.step_bound_ns - 1)})`)] : null,
       search.faster_ns > 0 || search.simplicity_ns > 0
         ? [h("dt", {}, "Given up"), h("dd", {}, [search.faster_ns > 0 ? `${time(search.faster_ns)} of cost for a shorter step` : null, search.simplicity_ns > 0 ? `${time(search.simplicity_ns)} for a simpler plan` : null].filter(Boolean).join("; "))]
         : null,

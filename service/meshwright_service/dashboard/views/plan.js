@@ -62,7 +62,7 @@ function answers({ overview, entry, certificate, observations }) {
     card("One step", time(entry.step_ns), measured ? null : likely(overview.step_interval_ns), measured ? h("span", {}, `measured ${time(measured.observation.step_ns)}`) : h("span", { class: "muted" }, rates || "not measured")),
     card("Devices", count(devices), [` in ${count(overview.uniform.pipeline_ranks)} pipeline rank${overview.uniform.pipeline_ranks > 1 ? "s" : ""}`], h("span", { class: "muted" }, `${percent(overview.cost.compute_ns / overview.cost.step_ns)} of the step is compute`)),
     !overview.utilization ? null : card("Utilization", percent(overview.utilization), " of the peak, by model FLOPs", h("span", { class: "muted" }, overview.tokens_per_s_per_device ? `${count(overview.tokens_per_s_per_device)} tokens/s per device` : "")),
-    card("Proof", h("span", { class: verdictOf({ ...entry, warnings: overview.warnings }).kind }, verdictOf(entry).word), [` gap ${percent(overview.search.gap)}`, overview.warnings.length ? `, ${overview.warnings.length} warning${overview.warnings.length > 1 ? "s" : ""}` : null], certificate ? execution(certificate)[0] : h("span", { class: "muted" }, "execution not asked")),
+    card("Proof", h("span", { class: verdictOf({ ...entry, warnings: overview.warnings }).kind }, verdictOf(entry).word), [` objective ${overview.search.outcome}`, overview.warnings.length ? `, ${overview.warnings.length} warning${overview.warnings.length > 1 ? "s" : ""}` : null], certificate ? execution(certificate)[0] : h("span", { class: "muted" }, "execution not asked")),
   );
 }
 

@@ -7,7 +7,7 @@ import { short } from "../../units.js";
 const PAUSE_MS = 250; // chosen: after the last key, before it is asked
 
 const STATES = {
-  plans: [["", "all plans"], ["optimal", "proved optimal"], ["feasible", "not proved optimal"], ["verified", "verified by execution"], ["not verified", "found wrong by execution"]],
+  plans: [["", "all plans"], ["optimal", "objective proved optimal"], ["feasible", "objective not proved optimal"], ["verified", "verified by execution"], ["not verified", "found wrong by execution"]],
   searches: [["infeasible", "nothing fits"], ["failed", "failed"], ["cancelled", "cancelled"]],
 };
 const SOLVERS = [["", "any search"], ...["auto", "dynamic_programming", "recursive_programming", "sharding_propagation", "semi_auto", "exact"].map((name) => [name, name.replaceAll("_", " ")])];

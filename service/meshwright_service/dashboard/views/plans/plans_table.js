@@ -13,7 +13,7 @@ export const CHOICES = [
   ["topology", "Topology"], ["batch", "Batch"], ["devices", "Devices"], ["degrees", "Degrees", "of most of the arithmetic; ≈: some ops differ"],
   ["differs", "Differs in", "the options that the request states and not all plans of the graph do"], ["microbatches", "Microbatches"], ["recompute", "Recompute"],
   ["step", "Step"], ["throughput", "Throughput"], ["device", "A device", "throughput of one device"], ["utilization", "MFU", "model FLOPs utilization"],
-  ["memory", "Memory free", "of the device with the highest peak, beyond the reserve"], ["gap", "Gap", "to the lower bound of the search"],
+  ["memory", "Memory free", "of the device with the highest peak, beyond the reserve"], ["gap", "Gap", "of the step to the bound on every configuration that the request allows"],
   ["proof", "Proof"], ["labels", "Labels"], ["stored", "Stored"],
 ].map(([id, title, says]) => ({ id, title, says }));
 export const DEFAULTS = CHOICES.map(({ id }) => id).filter((id) => !["devices", "microbatches", "recompute"].includes(id));
@@ -34,7 +34,7 @@ export function plansTable(rows, { go, signal, chosen, editable, remote, columns
     device: { number: true, value: (plan) => perDevice(plan.figures), by: "device_throughput" },
     utilization: { number: true, value: (plan) => percent(plan.figures?.utilization), by: "utilization" },
     memory: { number: true, value: memory, by: "headroom" },
-    gap: { number: true, value: (plan) => percent(plan.gap) },
+    gap: { number: true, value: (plan) => percent(plan.step_gap ?? plan.gap) },
     proof: { value: proof },
     labels: { value: (plan) => labels(plan, { editable }) },
     stored: { value: (plan) => when(plan.created_at), by: "created" },
