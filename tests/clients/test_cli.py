@@ -253,3 +253,22 @@ def _install(monkeypatch: pytest.MonkeyPatch, function: Callable[..., Answer]) -
 def test_unavailable_is_what_a_missing_planner_raises() -> None:
     with pytest.raises(Unavailable, match="no planner"):
         planner.find_planner("no such name")
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("--fresh",), "is for a service"),
+        (("--max-age", "7d"), "is for a service"),
+        (("--max-age", "7d", "--fresh", "--server", "http://127.0.0.1:9"), "excludes --max-age"),
+        (("--max-age", "soon", "--server", "http://127.0.0.1:9"), "is not a duration"),
+        (("--max-age", "-1", "--server", "http://127.0.0.1:9"), "is not a duration"),
+        (("--max-age", "nan", "--server", "http://127.0.0.1:9"), "is not a duration"),
+    ],
+)
+def test_options_of_stored_plans_are_for_a_service(
+    run: Run, graph_file: Path, topology_file: Path, options: tuple[str, ...], reason: str
+) -> None:
+    ran = run("plan", graph_file, "--topology", topology_file, *options)
+    assert ran.code == 2
+    assert reason in " ".join(ran.err.split())

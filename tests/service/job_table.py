@@ -53,6 +53,7 @@ class Table:
                 connection,
                 ANYBODY,
                 request="request_1",
+                inputs="inputs_1",
                 graph=graph.id,
                 topology=topology.id,
                 options={},

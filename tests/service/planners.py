@@ -36,6 +36,7 @@ from meshwright.schema.mesh import Axis
 from meshwright_service.processes.child_main import answer
 from meshwright_solver.common.deadline import Deadline
 from meshwright_solver.pipeline.parallel_map import fanned
+from meshwright_solver.planning.build import planner_build
 
 Report = Callable[[Progress], None]
 COUNT = "COUNT_FILE"
@@ -65,6 +66,14 @@ def tiny(request: Request, report: Report | None = None, stop: Stop = never) -> 
         meshes=("all",),
     )
     return Answer(plan=_replicated(request, search))
+
+
+def with_build(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:
+    """As `tiny`, with the build of the planner in the plan."""
+    answer = tiny(request, report, stop)
+    assert answer.plan is not None
+    plan = answer.plan.model_copy(update={"planner_build": planner_build()})
+    return answer.model_copy(update={"plan": plan})
 
 
 def improving(request: Request, report: Report | None = None, stop: Stop = never) -> Answer:

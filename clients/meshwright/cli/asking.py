@@ -11,6 +11,7 @@ import typer
 from meshwright.cli.consoles import notices, results
 from meshwright.cli.output import print_json, save
 from meshwright.cli.progress import ProgressLine
+from meshwright.cli.stored_answers import StoredAnswers
 from meshwright.client import Client
 from meshwright.common.files import read_document
 from meshwright.common.process_pool import processes
@@ -43,6 +44,7 @@ from meshwright.schema import (
 from meshwright.schema.running_plan import Before
 from meshwright.schema.target import setup_for
 
+ANY_STORED = StoredAnswers()
 INTERRUPTED = 130  # the exit code of shells for what Ctrl-C ended
 
 
@@ -59,10 +61,12 @@ def ask(
     workers: int = 1,
     calibration: Calibration | None = None,
     before: Before | None = None,
+    stored: StoredAnswers = ANY_STORED,
 ) -> Plan:
     """Show the plan, and write it to `output` where there is one; a typer.Exit where none fits.
 
-    before: the plan that the job runs now, for a service that has it.
+    before: the plan that the job runs now, for a service that has it. stored: the stored plans of a
+    service that answer.
     """
     cluster: Topology | None
     predicted_by = calibration
@@ -92,10 +96,13 @@ def ask(
                 **dict(wishes),
                 on_progress=line,
                 verify=verify,
+                **stored.options(),
             )
             cluster = _fetched(client, answer)
             if answer.plan is not None:
                 predicted_by = client.get_calibration(answer.plan.calibration)
+                if stored.max_age_s is not None:
+                    _notice(f"planned by the build {answer.plan.planner_build or 'unknown'}")
     return _told(
         answer,
         graph,

@@ -15,16 +15,25 @@ from meshwright.schema.request_options import BUDGET_S
 from meshwright.schema.stack import Stack
 from meshwright.schema.target import TARGETS
 
-GraphFile = Annotated[Path, typer.Argument(help="Graph file: .json, .json.gz or .json.zst.")]
-OptionalGraphFile = Annotated[
-    Path | None, typer.Argument(help="Graph file: .json, .json.gz or .json.zst.", metavar="GRAPH")
-]
+_GRAPH = "Graph file: .json, .json.gz or .json.zst; or example:NAME, such as example:llama3-8b."
+GraphFile = Annotated[Path, typer.Argument(help=_GRAPH)]
+OptionalGraphFile = Annotated[Path | None, typer.Argument(help=_GRAPH, metavar="GRAPH")]
 TopologyOption = Annotated[str, typer.Option(help="Preset such as h100-8x8, or a topology file.")]
 OptionalTopology = Annotated[
     str | None, typer.Option(help="Preset such as h100-8x8, or a topology file.")
 ]
 ServerOption = Annotated[
     str | None, typer.Option(help="URL of a service that runs the search.", envvar=SERVER)
+]
+Fresh = Annotated[
+    bool, typer.Option("--fresh", help="With a service: search again and ignore stored plans.")
+]
+MaxAge = Annotated[
+    str | None,
+    typer.Option(
+        help="With a service: accept a stored plan of any build of the planner that is not older, "
+        "such as 12h or 7d."
+    ),
 ]
 
 OutputFile = Annotated[

@@ -15,11 +15,13 @@ from meshwright.cli.option_types import (
     ExpertDispatch,
     ExpertImbalance,
     ExpertNodes,
+    Fresh,
     FromPlan,
     GlobalBatch,
     GraphFile,
     JsonResult,
     Keep,
+    MaxAge,
     Microbatches,
     OutputFile,
     Pins,
@@ -44,6 +46,7 @@ from meshwright.cli.option_types import (
     Workers,
 )
 from meshwright.cli.pins import parse_pin
+from meshwright.cli.stored_answers import stored_answers
 from meshwright.cli.wishes import (
     budget_of,
     constraints_of,
@@ -208,6 +211,8 @@ def plan(
     copies: Copies = None,
     verify: Verify = False,
     as_json: JsonResult = False,
+    fresh: Fresh = False,
+    max_age: MaxAge = None,
 ) -> None:
     """Plan a graph on a cluster."""
     document = read_document(graph, Graph)
@@ -282,4 +287,5 @@ def plan(
         as_json=as_json,
         workers=workers or usual_processes(),
         calibration=None if calibration is None else read_document(calibration, Calibration),
+        stored=stored_answers(fresh=fresh, max_age=max_age, server=server),
     )

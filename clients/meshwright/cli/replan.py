@@ -10,7 +10,9 @@ import typer
 from meshwright.cli.asking import ask, topology_of
 from meshwright.cli.consoles import results
 from meshwright.cli.option_types import (
+    Fresh,
     JsonResult,
+    MaxAge,
     Microbatches,
     OutputFile,
     SearchSeconds,
@@ -18,6 +20,7 @@ from meshwright.cli.option_types import (
     Workers,
 )
 from meshwright.cli.stored import SERVER, plan_of
+from meshwright.cli.stored_answers import stored_answers
 from meshwright.cli.wishes import budget_of, pipeline_of, recompute_of, setup_over
 from meshwright.client import Client
 from meshwright.common.files import read_document
@@ -56,6 +59,8 @@ def replan(
     ] = None,
     verify: Verify = False,
     as_json: JsonResult = False,
+    fresh: Fresh = False,
+    max_age: MaxAge = None,
 ) -> None:
     """Plan a running job for other devices.
 
@@ -91,6 +96,7 @@ def replan(
         workers=workers or usual_processes(),
         calibration=own,
         before=Before(plan=file.plan, topology=file.topology, setup=file.setup, steps=steps),
+        stored=stored_answers(fresh=fresh, max_age=max_age, server=server),
     )
     if server is not None:
         with Client(server) as client:

@@ -40,8 +40,8 @@ def solve(
     """Solve a cost graph, or a stored one by its id, and wait for the solution.
 
     seconds: of the search, at most. search: "fresh" searches whatever is stored. allow_partial: the
-    solution of a search that was cut short will do too. max_age_s: no solution that is older, in
-    seconds.
+    solution of a search that was cut short will do too. max_age_s: a solution of any build that is
+    not older, in seconds.
     An infeasible cost graph has a solution that says so. Raises SearchCancelled where somebody
     cancels the search and it has no choice yet; else the solution is the best until then.
     """

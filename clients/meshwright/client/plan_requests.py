@@ -70,8 +70,9 @@ def plan(
     from there counts, and the plan's `move` says what it costs.
     verify: the plan is executed too, and the answer has its certificate; look at its outcome.
     search: "fresh" searches whatever is stored. A stored answer is taken where its search came to
-    its end; allow_partial: one that was cut short by a limit of the service too. max_age_s: none
-    that is older, in seconds.
+    its end; allow_partial: one that was cut short by a limit of the service too. max_age_s: one
+    that is not older, in seconds, of any build of the planner (`Plan.planner_build`); without it,
+    only answers of the build that the service runs.
     Raises SearchCancelled where somebody cancels the search and it has no plan yet, or verify
     is asked; else the answer is the best plan until then, `ended_early`.
     """

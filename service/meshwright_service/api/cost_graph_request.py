@@ -62,6 +62,11 @@ class CostGraphOrder:
     document: StoredDocument | None
 
     @property
+    def inputs(self) -> str:
+        """The digest of the request without the solver and its build."""
+        return digest("inputs", self.body)
+
+    @property
     def cost_graph(self) -> str:
         """The id of the cost graph."""
         return str(self.body["cost_graph"])

@@ -65,7 +65,7 @@ class CostGraphSubmission:
         return Submitted(job)
 
     def _answering_job(self, connection: Connection, order: CostGraphOrder) -> Row[Any] | None:
-        return answering_job(self.service, self.by, self.acceptance, order.request, connection)
+        return answering_job(self.service, self.by, self.acceptance, order, connection)
 
     def _job_id(self, connection: Connection, order: CostGraphOrder, known: Row[Any] | None) -> str:
         """The id of the answering job, or of a new job."""
@@ -84,6 +84,7 @@ class CostGraphSubmission:
             connection,
             self.by,
             request=order.request,
+            inputs=order.inputs,
             cost_graph=order.cost_graph,
             options=order.body,
         )

@@ -69,6 +69,11 @@ class PlanOrder:
     verify: bool = False
 
     @property
+    def inputs(self) -> str:
+        """The digest of the request without the planner and its build."""
+        return digest("inputs", self.body)
+
+    @property
     def graph(self) -> str:
         return str(self.body["graph"])
 

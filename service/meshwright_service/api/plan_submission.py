@@ -101,7 +101,7 @@ class Submission:
 
     def answering_job(self, connection: Connection, order: PlanOrder) -> Row[Any] | None:
         """The newest job that answers a request; None without one."""
-        return answering_job(self.service, self.by, self.acceptance, order.request, connection)
+        return answering_job(self.service, self.by, self.acceptance, order, connection)
 
     def _first_id(self, connection: Connection) -> str | None:
         """The job id of an earlier request with the idempotency key, or None; raises KeyReused."""
@@ -138,6 +138,7 @@ class Submission:
             connection,
             self.by,
             request=order.request,
+            inputs=order.inputs,
             graph=order.graph,
             topology=order.topology,
             options=order.body,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from sqlalchemy import Connection, Row
 
@@ -42,13 +42,24 @@ class Queued:
     is_repeat: bool
 
 
+class Order(Protocol):
+    """A parsed request. request: its digest with the planner's build; inputs: without the build."""
+
+    @property
+    def request(self) -> str: ...
+
+    @property
+    def inputs(self) -> str: ...
+
+
 def answering_job(
-    service: State, by: Principal, acceptance: Acceptance | None, request: str, on: Connection
+    service: State, by: Principal, acceptance: Acceptance | None, order: Order, on: Connection
 ) -> Row[Any] | None:
     """The newest job that answers a request; None without one, or if acceptance is None."""
     if acceptance is None:
         return None
-    return service.jobs.find(on, by.tenant, request, acceptance)
+    inputs = order.inputs if acceptance.of_any_build else ""
+    return service.jobs.find(on, by.tenant, order.request, acceptance, inputs=inputs)
 
 
 def queue_once(

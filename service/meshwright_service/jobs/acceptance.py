@@ -7,12 +7,26 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import Query
+from pydantic import BeforeValidator, WithJsonSchema
 from sqlalchemy import ColumnElement, and_, func, or_
 
+from meshwright.common.durations import MAX_AGE_S, PATTERN, seconds_of
 from meshwright_service.jobs.kinds import has_answer
 from meshwright_service.store.tables import JobRow
 
 OPEN = ("queued", "running")
+MaxAge = Annotated[
+    float,
+    BeforeValidator(seconds_of),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "number", "minimum": 0, "maximum": MAX_AGE_S},
+                {"type": "string", "pattern": PATTERN},
+            ]
+        }
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,11 +34,17 @@ class Acceptance:
     """Conditions on a stored answer.
 
     allow_partial: accept answers of searches that a time limit, a cancellation or a memory limit
-    ended early. max_age_s: maximum age of an answer, in seconds; None for any age.
+    ended early. max_age_s: maximum age of an answer, in seconds; with one, an answer of another
+    build of the planner is accepted too. None: any age, and only answers of this build.
     """
 
     allow_partial: bool = False
     max_age_s: float | None = None
+
+    @property
+    def of_any_build(self) -> bool:
+        """Whether an answer of another build of the planner is accepted."""
+        return self.max_age_s is not None
 
     def conditions(self, now: ColumnElement[float]) -> Iterator[ColumnElement[bool]]:
         """SQL conditions on a job of the request: it has an accepted answer, or may get one."""
@@ -47,8 +67,13 @@ def read_acceptance(
         bool, Query(description="A stored plan answers too whose search was cut short")
     ] = False,
     max_age: Annotated[
-        float | None,
-        Query(ge=0, le=10**9, description="Seconds; an older answer is searched again"),
+        MaxAge | None,
+        Query(
+            ge=0,
+            le=MAX_AGE_S,
+            description="Seconds, or a duration such as 12h or 7d: accepts a stored answer of any "
+            "build of the planner that is not older",
+        ),
     ] = None,
 ) -> Acceptance:
     """The acceptance that the query parameters of a request state."""

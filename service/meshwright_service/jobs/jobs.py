@@ -37,7 +37,7 @@ from meshwright_service.auth.principals import Principal
 from meshwright_service.common.clock import is_ahead
 from meshwright_service.common.tenant import Tenant
 from meshwright_service.jobs import events, incumbent_plans
-from meshwright_service.jobs.acceptance import Acceptance
+from meshwright_service.jobs.acceptance import OPEN, Acceptance
 from meshwright_service.jobs.kinds import JobKind
 from meshwright_service.store import certificates, documents
 from meshwright_service.store.database import Database
@@ -107,6 +107,7 @@ class Jobs:
         by: Principal,
         *,
         request: str,
+        inputs: str,
         graph: str,
         topology: str,
         options: Any,
@@ -129,6 +130,7 @@ class Jobs:
             connection,
             by,
             request=request,
+            inputs=inputs,
             graph=graph,
             topology=topology,
             calibration=options.get("calibration"),
@@ -141,7 +143,14 @@ class Jobs:
         )
 
     def solve(
-        self, connection: Connection, by: Principal, *, request: str, cost_graph: str, options: Any
+        self,
+        connection: Connection,
+        by: Principal,
+        *,
+        request: str,
+        inputs: str,
+        cost_graph: str,
+        options: Any,
     ) -> str:
         """Queue a job that solves a cost graph.
 
@@ -150,7 +159,13 @@ class Jobs:
         self._admit(connection, by.tenant)
         documents.need(connection, by.tenant, [cost_graph])
         return self._queue(
-            connection, by, kind="solution", request=request, cost_graph=cost_graph, asked=options
+            connection,
+            by,
+            kind="solution",
+            request=request,
+            inputs=inputs,
+            cost_graph=cost_graph,
+            asked=options,
         )
 
     def measure(self, connection: Connection, by: Principal, measure: Measure) -> str:
@@ -172,16 +187,24 @@ class Jobs:
         tenant: Tenant,
         request: str,
         accepted: Acceptance = Acceptance(),  # noqa: B008  frozen
+        *,
+        inputs: str = "",
     ) -> Row[Any] | None:
-        """The newest job with an accepted answer to the request, now or later; else None."""
-        statement = self._answering.get(accepted)
-        if statement is None:
-            now = self._database.now
-            statement = self._newest_of_request.where(*accepted.conditions(now))
-            if accepted.max_age_s is None:  # a cache of every age would be unbounded
-                self._answering[accepted] = statement
+        """The newest job with an accepted answer to the request, now or later; else None.
+
+        inputs: the digest of the request without the planner's build, by which an answer of another
+        build is found if the acceptance allows one; an answer of this build precedes it.
+        """
         parameters = {"tenant": tenant, "request": request}
-        return connection.execute(statement, parameters).first()
+        row = connection.execute(self._newest_answering(accepted), parameters).first()
+        if row is not None or not accepted.of_any_build:
+            return row
+        of_any_build = self._newest.where(
+            JobRow.inputs == inputs,
+            JobRow.state.not_in(OPEN),
+            *accepted.conditions(self._database.now),
+        )
+        return connection.execute(of_any_build, {"tenant": tenant}).first()
 
     def verify(self, connection: Connection, by: Principal, job: Row[Any]) -> str:
         """The id of the job that has or will have a certificate for the plan of `job`.
@@ -204,6 +227,7 @@ class Jobs:
             connection,
             by,
             request=job.request,
+            inputs=job.inputs,
             graph=job.graph,
             topology=job.topology,
             options=job.asked,
@@ -311,12 +335,22 @@ class Jobs:
             raise NotFound(f"no job has the id {job[:100]!r}")
         return row
 
+    def _newest_answering(self, accepted: Acceptance) -> Select[Any]:
+        """The newest job of a request with an accepted answer; most statements are built once."""
+        statement = self._answering.get(accepted)
+        if statement is None:
+            of_request = self._newest.where(JobRow.request == bindparam("request"))
+            statement = of_request.where(*accepted.conditions(self._database.now))
+            if accepted.max_age_s is None:  # a cache of every age would be unbounded
+                self._answering[accepted] = statement
+        return statement
+
     @cached_property
-    def _newest_of_request(self) -> Select[Any]:
-        """The newest job of a request; built once, because every cached request runs it."""
+    def _newest(self) -> Select[Any]:
+        """The newest job of a tenant; built once, because every cached request runs it."""
         return (
             self._rows()
-            .where(JobRow.tenant == bindparam("tenant"), JobRow.request == bindparam("request"))
+            .where(JobRow.tenant == bindparam("tenant"))
             .order_by(JobRow.created.desc(), JobRow.id.desc())
             .limit(1)
         )

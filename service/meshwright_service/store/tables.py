@@ -271,7 +271,9 @@ class JobRow(Base):
     kind: see meshwright_service.jobs.kinds.
     agent, backend: who may take a measurement; None for any.
     cost_graph, solution: of a job that solves a cost graph.
-    request: the digest of the request. asked: its options, which name documents.
+    request: the digest of the request and of the planner's build. inputs: the digest of the request
+    alone, by which answers of other builds are found; None for a measurement.
+    asked: the options of the request, which name documents.
     losses, lapses: attempts that ended without an answer, see meshwright_service.jobs.losses.
     yields: attempts that gave way to another tenant's job.
     paused_until: earliest start of the next attempt.
@@ -286,6 +288,7 @@ class JobRow(Base):
         Index("jobs_by_age", "tenant", "created", "id"),
         Index("jobs_by_state", "tenant", "state", "created", "id"),
         Index("jobs_by_request", "tenant", "request", "created"),
+        Index("jobs_by_inputs", "tenant", "inputs", "created"),
         Index("jobs_by_kind", "kind", "state", "created", "id"),
         Index("jobs_by_lease", "state", "lease_until"),
         Index("jobs_by_plan", "plan", "tenant", "created", "id"),
@@ -302,6 +305,7 @@ class JobRow(Base):
     key: Mapped[str | None] = mapped_column(ID, ForeignKey("keys.id"))
     kind: Mapped[str] = mapped_column(String(16), server_default="plan")
     request: Mapped[str] = mapped_column(ID)
+    inputs: Mapped[str | None] = mapped_column(ID)
     graph: Mapped[str | None] = mapped_column(ID, ForeignKey("documents.id"))
     topology: Mapped[str | None] = mapped_column(ID, ForeignKey("documents.id"))
     asked: Mapped[dict[str, Any]] = mapped_column(JSON)

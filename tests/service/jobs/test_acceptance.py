@@ -117,3 +117,20 @@ def test_a_key_of_another_acceptance_is_another_request(serve: Serve) -> None:
     assert http.post("/v1/plan", json=REQUEST, headers=keyed).status_code == 202
     refused = http.post("/v1/plan?allow_partial=true", json=REQUEST, headers=keyed)
     assert refused.status_code == 422
+
+
+def test_an_answer_of_another_build_is_taken_by_age_alone(table: Table, plan: Plan) -> None:
+    def of_another_build(accepted: Acceptance) -> str | None:
+        with table.database.reading() as connection:
+            row = table.jobs.find(
+                connection, DEFAULT_TENANT, "request_of_another_build", accepted, inputs="inputs_1"
+            )
+        return None if row is None else str(row.id)
+
+    open_job = table.submit()
+    assert of_another_build(Acceptance(max_age_s=100)) is None  # an open job may never have one
+    table.leases.succeed(table.claim(), stored_plan(plan))
+    table.turn_clock(100)
+    assert of_another_build(DEFAULTS) is None
+    assert of_another_build(Acceptance(max_age_s=99)) is None
+    assert of_another_build(Acceptance(max_age_s=100)) == open_job

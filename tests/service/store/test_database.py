@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +16,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, select, text
 
+from meshwright.schema.canonical import digest
 from meshwright_service.store.database import Database, OldSchema
 from meshwright_service.store.tables import Base, JobRow
 from tests.service.conftest import ROOT
@@ -204,4 +206,15 @@ def test_only_sqlite_is_brought_up_to_date_by_itself(empty: str) -> None:
         database.upgrade()
         database.open()
     assert database.is_current()
+    database.close()
+
+
+def test_jobs_of_earlier_versions_are_found_by_their_inputs(empty: str) -> None:
+    database, config = store_of(empty, "0002")
+    options = {"graph": "graph_1", "topology": "topo_1", "budget": {"seconds": 3.5}}
+    with database.writing() as connection:
+        connection.execute(text("UPDATE jobs SET asked = :asked"), {"asked": json.dumps(options)})
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
+        assert connection.execute(select(JobRow.inputs)).scalar_one() == digest("inputs", options)
     database.close()
