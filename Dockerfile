@@ -2,6 +2,7 @@
 FROM python:3.11-slim
 WORKDIR /meshwright
 COPY constraints.txt pyproject.toml hatch_build.py README.md LICENSE ./
+COPY examples/graphs examples/graphs
 COPY clients clients
 COPY costmodel costmodel
 COPY solver solver

@@ -19,6 +19,7 @@ SOURCES = (
 DATA = {  # files without modules of ours
     "dashboard",
     "devices",
+    "example_graphs",
     "nodes",
     "pods",
     "migrations",

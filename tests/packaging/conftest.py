@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import site
 import subprocess
 import sys
+import venv
 import zipfile
 from pathlib import Path
 
@@ -42,4 +44,24 @@ def installed(built: list[zipfile.ZipFile], tmp_path_factory: pytest.TempPathFac
     folder = tmp_path_factory.mktemp("installed")
     for wheel in built:
         wheel.extractall(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def environment(wheel_files: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A virtual environment with the two wheels, and the dependencies of this one behind them."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, with_pip=False, symlinks=True)
+    python = folder / "bin" / "python"
+    pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)]
+    subprocess.run(
+        [*pip, "install", "--quiet", "--no-index", "--no-deps", *wheel_files],
+        check=True,
+        capture_output=True,
+        timeout=120,
+    )
+    (packages,) = folder.glob("lib/python*/site-packages")
+    # a path configuration file adds a folder without reading the configuration files in it, such as
+    # those of the editable installations of this repository
+    (packages / "dependencies.pth").write_text(f"{site.getsitepackages()[0]}\n")
     return folder

@@ -13,6 +13,7 @@ from meshwright.cli.consoles import notices
 from meshwright.cli.documents import kind_of
 from meshwright.cli.output import writable
 from meshwright.cli.stored import SERVER, plan_of
+from meshwright.common.example_graphs import located
 from meshwright.common.files import read_document, read_text, write_whole
 from meshwright.exports import GRAPH_FORMATS, EveryTarget, Exported, exported, exported_graph
 from meshwright.schema import Graph, RequestError, Topology
@@ -70,7 +71,7 @@ def export(
 
 
 def _exported(server: str | None, plan: str, to: EveryTarget | None) -> Exported:
-    if to in GRAPH_FORMATS and (path := Path(plan)).is_file():
+    if to in GRAPH_FORMATS and (path := located(Path(plan))).is_file():
         kind = kind_of(read_text(path))
         if kind is Graph:
             return exported_graph(read_document(path, Graph), to)

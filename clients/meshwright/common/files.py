@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
+from meshwright.common.example_graphs import located
 from meshwright.schema import Document, InvalidInput, MeshwrightError, TooLarge, Unavailable
 
 D = TypeVar("D", bound=Document)
@@ -18,7 +19,11 @@ MAX_BYTES = 512 * 2**20  # chosen: of a decoded file, eight times the largest up
 
 
 def read_text(path: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
-    """The decoded content; InvalidInput for an unreadable file, TooLarge beyond max_bytes."""
+    """The decoded content of a file, or of an example graph by the name `example:NAME`.
+
+    Raises InvalidInput for an unreadable file, TooLarge beyond max_bytes.
+    """
+    path = located(path)
     try:
         with path.open("rb") as stream:
             text = _decoder(path)(stream, max_bytes + 1)

@@ -1,4 +1,4 @@
-"""`make run`: starts the service on a free port, plans one real model and prints the URLs.
+"""`meshwright-server demo`, which `make run` starts: the service, one plan, and its URLs.
 
 The service runs until Ctrl-C in a terminal; without a terminal it ends after printing.
 """
@@ -25,22 +25,26 @@ from meshwright_service.cli.server import Web
 from meshwright_service.common.settings import Settings
 from meshwright_service.common.sockets import listen, url_of
 
-GRAPH = Path(__file__).resolve().parents[3] / "examples" / "graphs" / "llama3-8b.json.gz"
+GRAPH = Path("example:llama3-8b")
 START_S = 60.0  # chosen: ten times a cold start on a slow disk
 
 
 def main() -> None:
-    """Run the demonstration."""
+    """Run the demonstration as a module."""
     arguments = _arguments()
-    settings = Settings()
-    with listen("127.0.0.1", arguments.port) as listener:
+    run(arguments.graph, arguments.topology, Settings(port=arguments.port))
+
+
+def run(graph: Path, topology: str, settings: Settings) -> None:
+    """Start the service, plan a graph, print the URLs; exits with 1 where that fails."""
+    with listen("127.0.0.1", settings.port) as listener:
         url = url_of(listener)
         web = Web(settings)
         thread = threading.Thread(target=web.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         try:
             _wait_for_start(web, thread)
-            _show(url, arguments.graph, arguments.topology)
+            _show(url, graph, topology)
             sys.stdout.flush()
             if sys.stdin.isatty() and sys.stdout.isatty():
                 _stay()

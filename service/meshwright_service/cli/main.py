@@ -136,6 +136,23 @@ def worker(
 
 
 @cli.command()
+def demo(
+    graph: Annotated[Path, typer.Option(help="Graph file, or example:NAME.")] = Path(
+        "example:llama3-8b"
+    ),
+    topology: Annotated[str, typer.Option(help="Preset of a topology.")] = "h100-8x8",
+    port: Annotated[int, typer.Option(help="Port; 0 takes a free port.")] = 0,
+    database_url: Store = None,
+    data_dir: Folder = None,
+) -> None:
+    """Run the service on this machine, plan one graph, and print where to look at the plan."""
+    settings = settings_of(port=port, database_url=database_url, data_dir=data_dir)
+    from meshwright_service.cli import demo as demonstration
+
+    demonstration.run(graph, topology, settings)
+
+
+@cli.command()
 def config(database_url: Store = None, data_dir: Folder = None) -> None:
     """Print the settings as JSON, without secrets."""
     settings = settings_of(database_url=database_url, data_dir=data_dir)
