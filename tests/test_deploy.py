@@ -18,7 +18,7 @@ from typer.main import get_command
 
 from meshwright_service.cli.main import cli
 from meshwright_service.cli.server import FINISH_S
-from meshwright_service.common.settings import Settings
+from meshwright_service.common.settings import SECRETS, Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text("utf-8"))
@@ -80,6 +80,7 @@ def test_every_command_and_option_is_there() -> None:
 
 def test_every_variable_is_a_setting() -> None:
     known = {f"MESHWRIGHT_{name.upper()}" for name in Settings.model_fields}
+    known |= {f"MESHWRIGHT_{name.upper()}_FILE" for name in SECRETS}
     named = re.findall(r"\bMESHWRIGHT_[A-Z_]+", (ROOT / "docker-compose.yml").read_text())
     named += re.findall(r"\bMESHWRIGHT_[A-Z_]+", (ROOT / "Dockerfile").read_text())
     named += re.findall(r"\bMESHWRIGHT_[A-Z_]+", OPERATIONS)
@@ -146,14 +147,29 @@ def test_metrics_can_be_scraped_from_the_other_containers_alone(name: str) -> No
     assert name in environment["MESHWRIGHT_ALLOWED_HOSTS"].split(",")
 
 
-def test_no_password_stands_in_the_file() -> None:
+def test_passwords_are_files_that_no_commit_has() -> None:
     text = (ROOT / "docker-compose.yml").read_text("utf-8")
     assert not re.search(r"://[^/@\s]*:[^/@\s]*@", text)
-    for service in COMPOSE["services"].values():
+    paths = {f"/run/secrets/{name}" for name in COMPOSE["secrets"]}
+    for name, service in COMPOSE["services"].items():
         for variable, value in service.get("environment", {}).items():
             if "PASSWORD" in variable:
-                assert value.startswith("${DATABASE_PASSWORD:?"), variable
-    assert ".env" in (ROOT / ".gitignore").read_text("utf-8").splitlines()
+                assert variable.endswith("_FILE"), variable
+                assert value in paths
+                assert value.rpartition("/")[2] in service["secrets"], name
+    ignored = (ROOT / ".gitignore").read_text("utf-8").splitlines()
+    for secret in COMPOSE["secrets"].values():
+        assert secret["file"].partition("/")[0] + "/" in ignored
+        assert secret["file"] in HEADER
+
+
+def test_containers_of_the_image_cannot_change_it() -> None:
+    for name, service in COMPOSE["services"].items():
+        if service["image"].startswith("meshwright"):
+            assert service["read_only"], name
+            assert service["tmpfs"] == ["/tmp"], name
+            assert service["security_opt"] == ["no-new-privileges:true"], name
+            assert service.get("user") == "root" or service["cap_drop"] == ["ALL"], name
 
 
 def test_the_image_asks_for_its_health_by_its_own_settings() -> None:

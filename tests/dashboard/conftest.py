@@ -43,10 +43,11 @@ WIDE = {"width": 1280, "height": 900}
 
 @dataclass(frozen=True)
 class Site:
-    """A service, and the ids of its plans by the names in GRAPHS."""
+    """A service, the ids of its plans by the names in GRAPHS, and the folder of its store."""
 
     url: str
     plans: dict[str, str]
+    folder: Path
 
 
 @pytest.fixture(scope="session")
@@ -69,7 +70,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
             answer = client.plan(document, "h100-8x8", **ONE_STAGE)
             assert answer.plan is not None
             plans[name] = answer.plan.id
-        yield Site(url, plans)
+        yield Site(url, plans, folder)
 
 
 @pytest.fixture(scope="module")  # while it is there, nothing else may run an event loop

@@ -23,8 +23,9 @@ PLAN = "/v1/plan?fresh=true"
 def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     """A service whose searches go on until they are cancelled."""
     planner = "tests.dashboard.planners:by_name"
-    with server(tmp_path_factory.mktemp("jobs"), planner=planner) as (url, _):
-        yield Site(url, {})
+    folder = tmp_path_factory.mktemp("jobs")
+    with server(folder, planner=planner) as (url, _):
+        yield Site(url, {}, folder)
 
 
 @pytest.fixture(autouse=True)

@@ -18,6 +18,7 @@ from meshwright_service.api.middleware.compression import Compression
 from meshwright_service.api.middleware.host_check import Hosts
 from meshwright_service.api.middleware.not_modified import NotModified
 from meshwright_service.api.middleware.request_log import Requests
+from meshwright_service.api.middleware.root_path import RootPath
 from meshwright_service.api.query_parameters import check_parameters
 from meshwright_service.api.routes import (
     agents,
@@ -120,7 +121,8 @@ def create_app(
         hosts=Hosts(settings.host, settings.allowed_hosts),
         authentication=service.authentication,
     )
-    app.add_middleware(Requests, metrics=service.metrics)  # the last one is the outermost
+    app.add_middleware(Requests, metrics=service.metrics)
+    app.add_middleware(RootPath, root_path=settings.root_path)  # the last one is the outermost
     problem_details.install(app)
     openapi.install(app)
     return app
@@ -163,7 +165,9 @@ def build(settings: Settings, schemes: Sequence[Scheme] = SCHEMES) -> State:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: State = app.state.service
-    page_documents.pages()  # a module that cannot be linked stops the start, not the first page
+    page_documents.pages(
+        service.settings.root_path
+    )  # a module that cannot be linked stops the start, not the first page
     service.database.open()
     service.start()
     try:

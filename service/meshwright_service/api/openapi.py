@@ -125,6 +125,8 @@ def document(app: FastAPI) -> dict[str, Any]:
         schemas.setdefault(model.__name__, body)
     schemas["Observation"]["required"].remove("plan")  # the path names it
     service: State = app.state.service
+    if service.settings.root_path:
+        openapi["servers"] = [{"url": service.settings.root_path}]
     schemes = service.authentication.schemes
     openapi["components"]["securitySchemes"] = {scheme.name: scheme.security for scheme in schemes}
     security: list[dict[str, Any]] = [{scheme.name: []} for scheme in schemes]

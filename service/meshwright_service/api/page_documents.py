@@ -27,6 +27,7 @@ ENTRY, THEME, STYLE, ICON = "main.js", "theme.js", "style.css", "icon.svg"
 ROUTE = re.compile(r'\["(?P<path>/[^"]*)", "\./(?P<module>[^"]+)"\]')
 STYLE_SHEETS = re.compile(r'(<link rel="stylesheet" href="/dashboard/([^"]+)">\n)+')
 STYLE_SHEET = re.compile(r'<link rel="stylesheet" href="/dashboard/([^"]+)">')
+LOCAL_LINK = re.compile(r'(?:href|src)="(?=/)')
 DIGEST_LENGTH = 16  # chosen: 64 bits tell the versions of a dashboard apart
 
 
@@ -51,14 +52,15 @@ class Pages:
 
 
 @cache
-def pages() -> Pages:
-    """The dashboard of this process."""
+def pages(root_path: str = "") -> Pages:
+    """The dashboard of this process. root_path: where a reverse proxy serves it."""
     index = static_files.file("index.html").content.decode()
     modules = _modules()
     files = _files(index, modules)
     digest = _digest(files)
     documents = {
-        path: _document(index, digest, modules.get(_shape(path))) for path in static_files.PAGES
+        path: _document(index, digest, modules.get(_shape(path)), root_path=root_path)
+        for path in static_files.PAGES
     }
     return Pages(digest, files, documents)
 
@@ -88,10 +90,13 @@ def _digest(files: Mapping[str, File]) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:DIGEST_LENGTH]
 
 
-def _document(index: str, digest: str, module: str | None) -> File:
-    """The document of a page; it preloads the page's module."""
+def _document(index: str, digest: str, module: str | None, *, root_path: str) -> File:
+    """The document of a page; it preloads the page's module. Scripts read the root path from it."""
     links = [f'<link rel="stylesheet" href="/dashboard/{STYLE}">\n']
     if module is not None:
         links.append(f'<link rel="modulepreload" href="/dashboard/{module}">\n')
-    text = STYLE_SHEETS.sub("".join(links), index)
-    return File.of("index.html", text.replace("/dashboard/", f"/static/{digest}/").encode())
+    text = STYLE_SHEETS.sub("".join(links), index).replace("/dashboard/", f"/static/{digest}/")
+    if root_path:
+        text = LOCAL_LINK.sub(rf"\g<0>{root_path}", text)
+        text = text.replace("<html ", f'<html data-root-path="{root_path}" ')
+    return File.of("index.html", text.encode())

@@ -101,7 +101,8 @@ def serve(
             raise refused(f"--tls-cert, --tls-key: {wrong}") from None
         with _serve_metrics(web.service):
             scheme = "https" if settings.tls_cert else "http"
-            say(f"Meshwright at {url_of(listener, scheme)} (store: {shown(settings.database)})")
+            url = url_of(listener, scheme) + settings.root_path
+            say(f"Meshwright at {url} (store: {shown(settings.database)})")
             web.run(sockets=[listener])
 
 

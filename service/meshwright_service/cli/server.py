@@ -39,6 +39,8 @@ class Web(uvicorn.Server):
                 lifespan="on",
                 timeout_graceful_shutdown=FINISH_S,
                 server_header=False,
+                # None: FORWARDED_ALLOW_IPS of uvicorn, else 127.0.0.1
+                forwarded_allow_ips=settings.trusted_proxies or None,
                 ssl_certfile=settings.tls_cert,
                 ssl_keyfile=settings.tls_key,
             )

@@ -14,7 +14,8 @@ from alembic.util import CommandError
 from pydantic import ValidationError
 from sqlalchemy.exc import SQLAlchemyError
 
-from meshwright_service.common.settings import Settings
+from meshwright_service.common.secret_files import SecretFileError
+from meshwright_service.common.settings import SECRETS, Settings
 from meshwright_service.store.database import SERVICE, Database, OldSchema
 
 Store = Annotated[str | None, typer.Option("--database", help="SQLAlchemy URL of the store.")]
@@ -36,7 +37,10 @@ def settings_of(**options: Any) -> Settings:
         first = failure.errors()[0]
         name = str(first["loc"][0])
         option = f"--{name.replace('_', '-')}" if name in values else f"MESHWRIGHT_{name.upper()}"
-        raise refused(f"{option}: {first['msg']}, got {first['input']!r}") from None
+        value = "" if name in SECRETS else f", got {first['input']!r}"
+        raise refused(f"{option}: {first['msg']}{value}") from None
+    except SecretFileError as failure:
+        raise refused(str(failure)) from None
 
 
 @contextmanager

@@ -5,15 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationInfo, field_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from meshwright.common.process_pool import MAX_PROCESSES
 from meshwright.schema.canonical import MAX_NESTING
 from meshwright.schema.graph import MAX_OPS
 from meshwright_service.common.dask_address import Scheduler
+from meshwright_service.common.database_password import url_with_password
 from meshwright_service.common.memory_limit import LEAST_MEMORY
+from meshwright_service.common.proxies import check_proxies, check_root_path
+from meshwright_service.common.secret_files import SecretFiles
 
+# settings that a file may hold, see meshwright_service.common.secret_files
+SECRETS = ("database_url", "database_password")
 DASK_FILES = ("authority", "certificate", "key")
 Format = Literal["auto", "json", "text"]
 
@@ -22,6 +27,7 @@ class Settings(BaseSettings):
     """The settings of the server; docs/service.md explains each one.
 
     database_url: SQLAlchemy URL; empty for SQLite in `data_dir`.
+    database_password: password of the role in database_url, which then has none.
     planner: a name in the entry point group `meshwright.planner`, or `module:function`.
     verifier: the same in the group `meshwright.verifier`.
     cost_graph_solver: the same in the group `meshwright.cost_graph_solver`.
@@ -30,6 +36,8 @@ class Settings(BaseSettings):
         number of cores, at most eight.
     allowed_hosts: further names of the service in Host headers; see
         meshwright_service.api.middleware.host_check.
+    root_path: the path under which a reverse proxy serves the service; empty for the root.
+    trusted_proxies: addresses and networks whose X-Forwarded-For and X-Forwarded-Proto count.
     solve_s: time limit of a search, which then returns its best plan; without one its job fails.
     solve_memory_bytes: memory limit of each process of a search; 0 for its share of the machine,
         see meshwright_service.common.memory_limit.
@@ -68,6 +76,8 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: int = Field(default=8780, ge=0, le=65535)
     allowed_hosts: str = ""
+    root_path: str = ""
+    trusted_proxies: str = ""
     log: Format = "auto"
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = Field(default=None, ge=0, le=65535)
@@ -75,6 +85,7 @@ class Settings(BaseSettings):
     tls_key: Path | None = None
     data_dir: Path = Path(".meshwright")
     database_url: str = ""
+    database_password: SecretStr = SecretStr("")
     planner: str = "default"
     verifier: str = "default"
     cost_graph_solver: str = "default"
@@ -125,6 +136,38 @@ class Settings(BaseSettings):
     dask_key: str = ""
     dask_scheduler: str = ""  # after its files, which its validator reads
 
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003  the base class's signature
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003  the same
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Options, then the environment, then the files of secrets."""
+        return init_settings, env_settings, SecretFiles(settings_cls, SECRETS)
+
+    @field_validator("database_password")
+    @classmethod
+    def _check_password(cls, password: SecretStr, info: ValidationInfo) -> SecretStr:
+        url = info.data.get("database_url")
+        if url and password.get_secret_value():
+            url_with_password(url, password.get_secret_value())
+        return password
+
+    @field_validator("root_path")
+    @classmethod
+    def _check_root_path(cls, path: str) -> str:
+        check_root_path(path)
+        return path
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _check_proxies(cls, addresses: str) -> str:
+        check_proxies(addresses)
+        return addresses
+
     @field_validator("dask_scheduler")
     @classmethod
     def _check_scheduler(cls, address: str, info: ValidationInfo) -> str:
@@ -149,5 +192,7 @@ class Settings(BaseSettings):
 
     @property
     def database(self) -> str:
-        """The SQLAlchemy URL of the store."""
-        return self.database_url or f"sqlite:///{(self.data_dir / 'meshwright.db').resolve()}"
+        """The SQLAlchemy URL of the store, with its password."""
+        url = self.database_url or f"sqlite:///{(self.data_dir / 'meshwright.db').resolve()}"
+        password = self.database_password.get_secret_value()
+        return url_with_password(url, password) if password else url

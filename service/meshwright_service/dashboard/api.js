@@ -1,6 +1,7 @@
 // The one door to the service: the public API, as every other client has it.
 import * as key from "./key.js";
 import { Problem } from "./problem.js";
+import { withRoot } from "./root_path.js";
 
 const RETRY_MS = 1000; // chosen: between two tries to take up a stream
 
@@ -84,7 +85,7 @@ async function answered(path, { headers = {}, ...rest }) {
     const used = key.held();
     let response;
     try {
-      response = await fetch(path, { ...rest, headers: { ...headers, ...key.headers(used) } });
+      response = await fetch(withRoot(path), { ...rest, headers: { ...headers, ...key.headers(used) } });
     } catch (error) {
       if (error.name === "AbortError") throw error;
       throw Problem.unreachable(error);

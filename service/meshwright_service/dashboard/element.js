@@ -1,4 +1,5 @@
 // Elements. What comes from users ends in text nodes and attributes of known names, never in markup.
+import { withRoot } from "./root_path.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const LOCAL = /^(\/(?!\/)|#|\?|blob:)/;
@@ -35,6 +36,7 @@ function filled(element, attributes, children) {
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
     else if (name === "style") for (const [property, own] of Object.entries(value)) element.style.setProperty(property, own);
     else if (name === "href" && !LOCAL.test(value)) throw new Error("a link leads out of the dashboard");
+    else if (name === "href") element.setAttribute(name, withRoot(value));
     else element.setAttribute(name, value === true ? "" : value);
   }
   element.append(...nodes(children));

@@ -1,5 +1,6 @@
 // The module of a page. It may not load: while the service is away, and after an upgrade, when this page is of an older version.
 import { Problem } from "./problem.js";
+import { SERVICE_URL, withRoot } from "./root_path.js";
 import { failed } from "./states.js";
 
 const RETRY_MS = 3000; // chosen: a service starts in some seconds
@@ -11,7 +12,7 @@ export async function load(path) {
     return await import(url);
   } catch (error) {
     const answer = await reached(url);
-    if (!answer) throw new Unloaded({ title: "The service does not answer: this page tries again", detail: `${location.origin} does not answer. Is it running? meshwright-server serve` });
+    if (!answer) throw new Unloaded({ title: "The service does not answer: this page tries again", detail: `${SERVICE_URL} does not answer. Is it running? meshwright-server serve` });
     if (answer.status === 404) throw new Unloaded({ status: 404, title: "The dashboard was upgraded", detail: "This page is of another version than the service. Reload the page." });
     throw error;
   }
@@ -27,7 +28,7 @@ export class Unloaded extends Problem {
 
   async #reload(signal) {
     do await new Promise((resolve) => setTimeout(resolve, RETRY_MS));
-    while (!signal.aborted && !(await reached("/healthz")));
+    while (!signal.aborted && !(await reached(withRoot("/healthz"))));
     if (!signal.aborted) location.reload();
   }
 }

@@ -1,3 +1,5 @@
+import { SERVICE_URL } from "./root_path.js";
+
 /** What the service refused, in its own words (RFC 9457). */
 export class Problem extends Error {
   constructor({ status = 0, title = "Failed", detail = "", errors = [], instance = null }) {
@@ -20,7 +22,7 @@ export class Problem extends Error {
   static unreachable(error) {
     return new Problem({
       title: "The service does not answer",
-      detail: `${location.origin}: ${error.message}. Is it running? meshwright-server serve`,
+      detail: `${SERVICE_URL}: ${error.message}. Is it running? meshwright-server serve`,
     });
   }
 }

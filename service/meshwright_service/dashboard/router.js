@@ -1,6 +1,7 @@
 // From the address to a view, and from a click to another address.
 import { h, fill } from "./element.js";
 import { load, Unloaded } from "./page_module.js";
+import { withRoot, withoutRoot } from "./root_path.js";
 import { failed, loading } from "./states.js";
 import { ROUTES } from "./routes.js";
 
@@ -13,16 +14,17 @@ export function begin() {
     const anchor = event.target.closest?.("a[href]");
     if (!anchor || event.button || event.ctrlKey || event.metaKey || event.shiftKey || anchor.download) return;
     const to = new URL(anchor.href);
-    if (to.origin !== location.origin || !found(to.pathname) || (to.hash && to.pathname === location.pathname)) return;
+    const address = withoutRoot(to.pathname);
+    if (to.origin !== location.origin || !found(address) || (to.hash && to.pathname === location.pathname)) return;
     event.preventDefault();
-    go(to.pathname + to.search);
+    go(address + to.search);
   });
   return show();
 }
 
 /** To another page. */
 export function go(address) {
-  history.pushState(null, "", address);
+  history.pushState(null, "", withRoot(address));
   return show(true);
 }
 
@@ -54,7 +56,8 @@ async function show(moved = false) {
     main.focus();
   }
   const title = (text) => (document.title = text ? `${text} · Meshwright` : "Meshwright");
-  const match = found(location.pathname);
+  const address = withoutRoot(location.pathname);
+  const match = found(address);
   try {
     if (!match) throw Object.assign(new Error(`There is no page ${location.pathname}.`), { title: "No such page" });
     const view = await load(match.module);
@@ -70,7 +73,7 @@ async function show(moved = false) {
     else if (error.status === 404) fill(root, failed(error), h("p", {}, h("a", { href: "/" }, "All plans")));
     else fill(root, failed(error, () => show()));
   } finally {
-    if (!signal.aborted) root.dataset.shown = location.pathname;
+    if (!signal.aborted) root.dataset.shown = address;
   }
 }
 
@@ -96,8 +99,8 @@ function decoded(part) {
 const SECTIONS = { new: "/new", graphs: "/graphs", sweeps: "/sweeps", topologies: "/topologies", calibrations: "/topologies", agents: "/agents" };
 
 function current() {
-  const here = location.pathname;
-  const section = SECTIONS[here.split("/")[1]] ?? "/";
+  const here = withoutRoot(location.pathname);
+  const section = withRoot(SECTIONS[here.split("/")[1]] ?? "/");
   for (const anchor of document.querySelectorAll(".top a:not(.brand)")) {
     if (anchor.getAttribute("href") === section) anchor.setAttribute("aria-current", "page");
     else anchor.removeAttribute("aria-current");

@@ -9,6 +9,7 @@ from meshwright_service.api import problem_details, static_files
 from meshwright_service.api.etags import holds
 from meshwright_service.api.middleware.compression import accepted, compress_once
 from meshwright_service.api.page_documents import HEADERS, pages
+from meshwright_service.api.state import state_of
 from meshwright_service.api.static_files import File
 
 router = APIRouter(include_in_schema=False)
@@ -18,7 +19,7 @@ router = APIRouter(include_in_schema=False)
 def immutable_file(request: Request, digest: str, name: str) -> Response:
     """A file of this version of the dashboard, compressed once; 404 for another version."""
     try:
-        found = pages().file(digest, name)
+        found = pages(state_of(request).settings.root_path).file(digest, name)
     except NotFound as error:
         answer = problem_details.answer(error, request)
         answer.headers["Cache-Control"] = "no-store"  # another process may have the version
@@ -39,7 +40,8 @@ def source_file(request: Request, name: str) -> Response:
 
 def page(request: Request) -> Response:
     """The document of a page."""
-    return _revalidated(request, pages().documents[request.scope["route"].path])
+    documents = pages(state_of(request).settings.root_path).documents
+    return _revalidated(request, documents[request.scope["route"].path])
 
 
 def _revalidated(request: Request, found: File) -> Response:

@@ -2,12 +2,13 @@
 import { h } from "../../element.js";
 import { held } from "../../key.js";
 import { codeBlock } from "../../copy.js";
+import { SERVICE_URL } from "../../root_path.js";
 
 /** steps: {text, code} in order, code may be several ways to do it; `{server}` in it is this service. */
 export function stepList(steps) {
   return h("ol", { class: "steps", "aria-label": "Steps" }, steps.map(({ text, code }) => h("li", {},
     h("p", {}, text),
-    [code].flat().map((own, at) => codeBlock(own.replaceAll("{server}", location.origin).trimEnd(), at ? `${text} (${at + 1})` : text)))));
+    [code].flat().map((own, at) => codeBlock(own.replaceAll("{server}", SERVICE_URL).trimEnd(), at ? `${text} (${at + 1})` : text)))));
 }
 
 /** The step that fetches a file, by the command line or by curl. */
