@@ -6,6 +6,7 @@
 # make test-mindspore  what is exported, compiled by MindSpore itself (2.8 GB, an environment of its own)
 # make test-frameworks  what is exported, read by Megatron-Core, torchtitan, Accelerate and DeepSpeed (70 MB)
 # make test-gpu  the runtime, the agent and memory on a CUDA device
+# make image-check  the image built without Docker and run with a read-only root: root, buildah, debootstrap
 # make audit  known vulnerabilities of every pinned package; fails too where one could not be asked for
 # make bench  the measurements of docs/
 # make screenshots  the picture of the README, of a real plan in Chromium
@@ -15,7 +16,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: run test test-long test-mindspore test-frameworks test-gpu lint audit bench schema screenshots clean system-packages
+.PHONY: run test test-long test-mindspore test-frameworks test-gpu image-check lint audit bench schema screenshots clean system-packages
 
 PYTHON ?= python3
 VENV := .venv
@@ -57,6 +58,9 @@ lint: $(VENV)/.test
 	cd clients && ../$(PY) -m deptry .
 	$(PY) -m mypy clients/meshwright service/meshwright_service solver/meshwright_solver costmodel/meshwright_costmodel
 	$(PY) -m mypy --python-version 3.10 --no-warn-return-any --no-warn-unused-ignores clients/meshwright
+
+image-check:
+	deploy/image/check.sh
 
 # --strict: a package that the index does not know is a failure, not a line of the report
 audit: | $(AUDIT)
