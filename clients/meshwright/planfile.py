@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from html import escape
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -23,6 +22,7 @@ from meshwright.schema import (
     Setup,
     Topology,
 )
+from meshwright.schema.html_table import html_table
 
 
 class PlanFile(Document):
@@ -93,12 +93,7 @@ class PlanFile(Document):
             "microbatches": f"{plan.microbatches}",
             "outcome of the search": plan.search.outcome,
         }
-        cells = "".join(
-            f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>"
-            for name, value in rows.items()
-        )
-        notes = "".join(f"<li>{escape(note)}</li>" for note in plan.notes)
-        return f"<table>{cells}</table><ul>{notes}</ul>"
+        return html_table(type(self).__name__, rows.items(), plan.notes)
 
     def write(self, path: Path) -> None:
         """Write the file atomically."""

@@ -8,7 +8,8 @@ parameter, buffer, constant, label or cache. Dims that scale with batch or seque
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NewType
 
@@ -26,6 +27,8 @@ from meshwright.schema.model import Document, Line, Model, Whole
 from meshwright.schema.order import in_order
 from meshwright.schema.rule import ShardingRule
 from meshwright.schema.sizes import MAX_SIZE, SYMBOL, size_value, symbols_in
+
+SHOWN_KINDS = 8  # chosen: kinds of ops in the table of a notebook
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -190,6 +193,18 @@ class Graph(Document):
             index = {tensor.name: tensor for tensor in self.tensors}
             self.__dict__["_by_name"] = index
         return index
+
+    def _html_rows(self) -> Iterator[tuple[str, str]]:
+        shapes = self.instantiate({})
+        sizes = [math.prod(shapes[own.name]) for own in self.tensors if own.role == "parameter"]
+        yield "id", self.id
+        yield "name", self.name
+        yield "symbols", ", ".join(f"{name} = {size:,}" for name, size in self.symbols.items())
+        yield "parameters", f"{sum(sizes):,} elements in {len(sizes):,} tensors"
+        yield "ops", f"{len(self.ops):,}"
+        for kind, count in Counter(op.kind for op in self.ops).most_common(SHOWN_KINDS):
+            yield f"ops of kind {kind}", f"{count:,}"
+        yield "outputs", ", ".join(self.outputs[:SHOWN_KINDS])
 
     def producers(self) -> dict[str, Op]:
         """The producer of each tensor, by the name of the tensor."""

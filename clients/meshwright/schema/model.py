@@ -25,6 +25,7 @@ from meshwright.schema.canonical import MAX_NESTING, digest_of_text, read_object
 from meshwright.schema.errors import InvalidInput, MeshwrightError
 from meshwright.schema.first_error import end_at_first_error
 from meshwright.schema.garbage_collection import uncollected
+from meshwright.schema.html_table import html_table
 from meshwright.schema.json_writer import written, written_canonically
 
 D = TypeVar("D", bound="Document")
@@ -187,6 +188,15 @@ class Document(Model):
     def _repr_fields(self) -> Iterator[tuple[str, Any]]:
         yield "id", self.id
         yield from (field for field in super()._repr_fields() if field[0] != "schema_version")
+
+    def _repr_html_(self) -> str:
+        """The table that notebooks show."""
+        return html_table(type(self).__name__, self._html_rows())
+
+    def _html_rows(self) -> Iterator[tuple[str, str]]:
+        """The rows of the table: those of the representation."""
+        for name, value in self._repr_fields():
+            yield name, value if isinstance(value, str) else brief_value(value)
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
         """A copy without cached values, such as the id, which depend on the content."""

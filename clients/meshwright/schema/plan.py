@@ -8,7 +8,7 @@ between them. All of its numbers come from `evaluate`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 
@@ -17,10 +17,16 @@ from meshwright.schema.errors import PlanError
 from meshwright.schema.migration import PlanMove
 from meshwright.schema.model import Document, Model, Number
 from meshwright.schema.pipeline import Schedule
+from meshwright.schema.plan_frame import frame_of_stages
 from meshwright.schema.request_options import Wishes
 from meshwright.schema.search_record import Search
 from meshwright.schema.sequence_order import SequenceOrder
 from meshwright.schema.stage import Stage
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+GIB = 2**30
 
 
 class Padding(Model):
@@ -100,6 +106,29 @@ class Plan(Document):
         yield "step_ns", round(self.cost.step_ns)
         yield "memory_bytes", self.cost.memory_bytes.total
         yield "outcome", self.search.outcome
+
+    def _html_rows(self) -> Iterator[tuple[str, str]]:
+        memory, search = self.cost.memory_bytes, self.search
+        fields = dict(self._repr_fields())
+        yield "id", self.id
+        yield "name", self.name
+        yield "devices", f"{fields['devices']:,}"
+        yield "stages", f"{len(self.stages)}"
+        yield "microbatches", f"{self.microbatches}"
+        yield "target", self.wishes.target or "any strategy"
+        yield "predicted step", f"{self.cost.step_ns / 1e6:,.3f} ms"
+        yield "memory of a device", f"{memory.total / GIB:,.2f} of {memory.capacity / GIB:,.2f} GiB"
+        yield "outcome of the search", f"{search.outcome}, gap {search.gap:.1%}"
+
+    def to_frame(self) -> pd.DataFrame:
+        """The ops as a table of pandas, with their strategies and times of a step in nanoseconds.
+
+        The columns are stage, op, kind, rule, strategy, compute_ns, communication_ns (collectives
+        of the op) and redistribution_ns (before the op reads its inputs). A redistribution that
+        all readers of a tensor share is a row of its own: the kind is `redistribution`, the op the
+        name of the tensor. Raises Unavailable without pandas.
+        """
+        return frame_of_stages(self.stages)
 
     @property
     def largest_redistribution_bytes(self) -> int:

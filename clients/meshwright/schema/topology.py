@@ -7,6 +7,7 @@ group has its own levels, and uplinks connect the groups.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -203,6 +204,18 @@ class Topology(Document):
             math.prod(level.size for level in levels)
             for levels in (self.levels, *(group.levels for group in self.beside))
         )
+
+    def _html_rows(self) -> Iterator[tuple[str, str]]:
+        yield "id", self.id
+        yield "name", self.name
+        yield "devices", f"{self.device_count:,}"
+        for group in self.groups:
+            device = group.device
+            yield "device", f"{device.name}, {device.memory_bytes / 2**30:,.1f} GiB"
+            for level in group.levels:
+                link = level.link
+                rate = f"{link.bytes_per_s / 1e9:,.1f} GB/s, {link.latency_ns / 1e3:,.1f} µs"
+                yield f"level {level.name}", f"{level.size} by {link.kind}: {rate}"
 
     def to_networkx(self) -> nx.Graph:
         """The topology as a networkx tree with devices as leaves.
