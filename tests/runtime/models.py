@@ -14,7 +14,7 @@ from torch import nn
 
 from examples.models.face_head import FaceHead
 from examples.models.wide_deep import WideDeep
-from meshwright.capture import capture_hf, capture_module, interpret
+from meshwright.capture import SpmdRegion, capture_hf, capture_module, interpret
 from meshwright.schema import Graph
 from tests import own_ops
 
@@ -322,6 +322,46 @@ def of_transformers(sizes: Mapping[str, int]) -> dict[str, T]:
     return {"input_ids": own["ids"], "labels": own["labels"]}
 
 
+class RankOfExperts(nn.Module):
+    """Of one rank of a group: columns of a feed-forward part, and an expert for its share."""
+
+    def __init__(self, ranks: int) -> None:
+        super().__init__()
+        self.ranks = ranks
+        self.up, self.down = nn.Linear(16, 32 // ranks), nn.Linear(32 // ranks, 16, bias=False)
+        self.gather, self.expert = nn.Linear(16, 16 // ranks), nn.Linear(16 // ranks, 16 // ranks)
+
+    def forward(self, x: T) -> T:
+        group = torch.ops._c10d_functional
+        columns = group.all_gather_into_tensor(self.gather(x).T.contiguous(), self.ranks, "tp")
+        hidden = self.down(F.gelu(self.up(group.wait_tensor(columns).T)))
+        share = group.reduce_scatter_tensor(hidden.T.contiguous(), "sum", self.ranks, "tp")
+        share = self.expert(group.wait_tensor(share).T)
+        sent = group.all_to_all_single(share.T.contiguous(), [], [], "tp")
+        whole = group.all_gather_into_tensor(group.wait_tensor(sent), self.ranks, "tp")
+        return group.wait_tensor(group.all_reduce(group.wait_tensor(whole).T.tanh(), "avg", "tp"))
+
+
+class Regions(nn.Module):
+    """A user's own collectives between parts that the planner shards."""
+
+    def __init__(self, ranks: int) -> None:
+        super().__init__()
+        self.table, self.head = nn.Embedding(64, 16), nn.Linear(16, 64)
+        self.region = SpmdRegion(
+            lambda: RankOfExperts(ranks),
+            size=ranks,
+            group="tp",
+            inputs=(None,),
+            parameters={"up.*": 0, "gather.*": 0, "expert.*": 0, "down.weight": 1},
+        )
+
+    def forward(self, ids: T, labels: T) -> T:
+        x = self.table(ids).flatten(0, 1)
+        x = x + self.region(x)
+        return F.cross_entropy(self.head(x), labels.reshape(-1))
+
+
 class LongConvolution(nn.Module):
     """A convolution as long as the sequence, by FFT, with a filter that a small network makes."""
 
@@ -376,6 +416,8 @@ MODELS = {
     "faces": Model(lambda: FaceHead(blocks=(1,), width=8, feature=16, identities=64), faces),
     "own ops": Model(OwnOps, text, {"seq": 8}),
     "long convolution": Model(LongConvolution, text, {"seq": 8}),
+    "region of two": Model(lambda: Regions(2), text, {"seq": 8}),
+    "region of four": Model(lambda: Regions(4), text, {"seq": 8}),
     "windows": Model(Windows, lambda sizes: text({**sizes, "seq": 8})),
     "mixtral": Model(mixtral, of_transformers, {"seq": 8}, mixtral_graph, by_ops),
     "one expert": Model(

@@ -45,6 +45,8 @@ CASES = (
             Pin(op="deep.*", data_parallel=True),
         ),
     ),
+    Wanted("region of two", "region of two", steps=FEW),
+    Wanted("region of four", "region of four", steps=FEW),
     Wanted(
         "stated outputs",
         "wide and deep",

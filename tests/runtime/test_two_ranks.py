@@ -37,6 +37,7 @@ CASES = (
     Wanted("complex numbers", "long convolution", {"dp": 2}, steps=FEW),
     Wanted("attention in windows", "windows", {"dp": 2}, steps=FEW),
     Wanted("all tokens at one expert", "one expert", {"dp": 2, "ep": 2}, steps=FEW),
+    Wanted("region of two", "region of two", steps=FEW),
     Wanted(
         "stated outputs",
         "wide and deep",

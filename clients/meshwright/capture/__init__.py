@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from meshwright.capture.mindspore.from_factory import MindSporeRecipe, capture_mindspore
     from meshwright.capture.module import capture_module
     from meshwright.capture.onnx import capture_onnx
+    from meshwright.capture.spmd_region import SpmdRegion
 
 _HOMES = {
     "JaxRecipe": "jax",
     "MindSporeRecipe": "mindspore.from_factory",
     "Recipe": "from_factory",
+    "SpmdRegion": "spmd_region",
     "capture_factory": "from_factory",
     "capture_hf": "hf",
     "capture_jax": "jax",
@@ -42,6 +44,7 @@ __all__ = [
     "JaxRecipe",
     "MindSporeRecipe",
     "Recipe",
+    "SpmdRegion",
     "capture_factory",
     "capture_hf",
     "capture_jax",

@@ -258,8 +258,9 @@ class _ExportReader:
         if node.target.namespace in _COMMUNICATION_NAMESPACES:
             raise GraphError(
                 f"{_module_of(node, path) or 'the module'} communicates between devices "
-                f"({node.target.namespace}.{packet}). Capture the model of one device; the planner "
-                "adds the communication"
+                f"({node.target.namespace}.{packet}). Capture the model of one device, for which "
+                "the planner adds the communication, or wrap the program of one rank in a "
+                "meshwright.capture.SpmdRegion"
             )
         if node.target._schema.is_mutable and not is_in_place(node.target):
             raise NeedsFunctionalization(f"{node.target} writes to its arguments")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from meshwright.schema import Dim, Layout, LayoutError, Mesh, Op, SubDim
 
-KINDS = ("reshape", "transpose")
+KINDS = ("reshape", "transpose", "identity")
 ONE = Dim(parts=(SubDim(size=1),))
 
 

@@ -2,6 +2,7 @@
 
     fully_use_devices   all axes are in use, or none is
     slice_alignment     matrix products: shards of the last dim are multiples of it
+    group dims          inside a region of the program, the devices of its group
     all-to-alls         none inside an op, if the setup forbids them
     module              ops outside of it are pinned or data parallel
     elementwise_follow  edges, not strategies: no redistribution before an element-wise op
@@ -23,6 +24,7 @@ from meshwright_solver.common.name_globs import Names, alike
 from meshwright_solver.constraints.batch_dims import batch_parts, data_parallel
 from meshwright_solver.constraints.degrees_filter import stated_strategies
 from meshwright_solver.constraints.elementwise_followers import followers
+from meshwright_solver.constraints.group_dims import group_rules
 from meshwright_solver.constraints.pin_filters import pin_filters
 from meshwright_solver.problem.op_info import OpInfo
 from meshwright_solver.problem.problem import Problem
@@ -58,6 +60,7 @@ def filters(
     batch = batch_parts(problem) if outside else ()
     degrees = request.degrees
     stated = stated_strategies(problem, degrees, mesh, views) if degrees is not None else {}
+    groups = group_rules(problem)
     allowed: dict[int, StrategyRules] = {}
     for position in range(len(problem.ops)):
         if position in views or position in pins:
@@ -66,6 +69,8 @@ def filters(
             allowed[position] = StrategyRules((("module", data_parallel(batch[position])),))
             continue
         rules = _rules(problem, position, request.constraints)
+        if position in groups:
+            rules = (*rules, ("graph", groups[position]))
         if position in stated:
             rules = (*rules, ("degrees", stated[position]))
         if rules:

@@ -9,6 +9,7 @@ from math import inf, nan
 from meshwright.schema import Mesh, Request
 from meshwright_solver.common.deadline import Deadline
 from meshwright_solver.constraints.degrees_mesh import shared_axes
+from meshwright_solver.constraints.group_dims import check_groups
 from meshwright_solver.constraints.meshes import meshes_of
 from meshwright_solver.constraints.pin_filters import stated_layouts
 from meshwright_solver.constraints.pins import check_axes, pinned_ops
@@ -103,7 +104,9 @@ class MeshSpaces:
         self.values = values
         self.pins = pinned_ops(problem, request.pins, self.values.views)
         self._sketches = OpSketches(problem, self.values)
-        check_axes(list(self.pins.values()), meshes_of(request, request.budget.max_axes))
+        candidates = meshes_of(request, request.budget.max_axes)
+        check_axes(list(self.pins.values()), candidates)
+        check_groups(problem, candidates)
 
     def variants(self, mesh: Mesh) -> Iterator[Problem]:
         """The problem without uneven cuts and, if it has any, with them: either may be faster."""

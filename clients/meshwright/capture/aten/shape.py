@@ -19,6 +19,12 @@ def _permute_dims(call: AtenCall, dims: Sequence[int]) -> None:
     call.op("transpose", [source], dims=[dim % source.rank for dim in dims])
 
 
+def _group(call: AtenCall) -> None:
+    """The begin or the end of a group dim (`meshwright.capture.group_collectives`)."""
+    attrs = {"group": int(call.args["size"]), "varies": bool(call.args["varies"])}
+    call.op("identity", [call.args["x"]], collective=call.args["collective"], **attrs)
+
+
 def _transpose(call: AtenCall) -> None:
     rank = call.args["self"].rank
     if not rank:
@@ -312,6 +318,7 @@ _VIEWS = (
 )  # fmt: skip
 
 CONVERTERS: dict[str, Converter] = {
+    "group": _group,
     **dict.fromkeys(_VIEWS, _reshape),
     "transpose": _transpose,
     "swapaxes": _transpose,
