@@ -167,6 +167,7 @@ class Interconnect:
 
     device_bytes_per_s: includes the calibration's link efficiency.
     all_to_all: whether all-to-alls are allowed; otherwise their time is infinite.
+    refused: other kinds that are not allowed.
     between_stages: cost of a send to the next pipeline stage.
     fused: share of the latency of each collective in a fused bucket, by kind.
     protocols: of the device's curves; empty where links have only a latency and a bandwidth.
@@ -182,6 +183,7 @@ class Interconnect:
     latency_ns: tuple[int, ...]
     full_mesh: tuple[bool, ...]
     all_to_all: bool = True
+    refused: tuple[str, ...] = ()
     between_stages: CollectiveCost = FREE
     fused: tuple[tuple[str, float], ...] = ()
     protocols: tuple[ProtocolRates, ...] = ()
@@ -282,7 +284,7 @@ def collective_lines(
     """Latency in ns and time per byte in ns of a collective, for each protocol."""
     if all(extent == 1 for extent in extents):
         return [(0.0, 0.0)] * len(interconnect.protocol_rates)
-    if kind == "all_to_all" and not interconnect.all_to_all:
+    if kind in interconnect.refused or (kind == "all_to_all" and not interconnect.all_to_all):
         return [(math.inf, 0.0)] * len(interconnect.protocol_rates)
     fused = dict(interconnect.fused).get(kind, 1.0)
     lines = []

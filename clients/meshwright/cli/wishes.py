@@ -24,6 +24,7 @@ from meshwright.schema import (
 from meshwright.schema.model import Model
 
 AUTO, NONE = "auto", "none"
+MINDSPORE = "mindspore"  # the profile of --fusion
 M = TypeVar("M", bound=Model)
 T = TypeVar("T")
 
@@ -44,7 +45,13 @@ def setup_of(
     if dataset is not None:
         is_cuts = dataset.startswith("(")
         found["dataset"] = parse_tensors(dataset, "--dataset") if is_cuts else dataset
-    if fusion:
+    if MINDSPORE in fusion:
+        if len(fusion) > 1:
+            raise RequestError(
+                f"--fusion {MINDSPORE} states every collective; leave the other --fusion out"
+            )
+        found["fusion"] = MINDSPORE
+    elif fusion:
         said = list(map(_fusion_of, fusion))
         twice = [kind for at, (kind, _) in enumerate(said) if kind in dict(said[:at])]
         if twice:
@@ -71,8 +78,8 @@ def _fusion_of(text: str) -> tuple[str, dict[str, object]]:
     numbers = config.split(",") if config else []
     if not all(number.isdecimal() for number in numbers) or (mode == "size" and len(numbers) != 1):
         raise RequestError(
-            f"--fusion: {text[:80]!r} is not like all_reduce=auto, all_reduce=size:64 or "
-            "all_reduce=index:20,35"
+            f"--fusion: {text[:80]!r} is not like all_reduce=auto, all_reduce=size:64, "
+            "all_reduce=index:20,35 or mindspore"
         )
     if mode == "size":
         return kind, {"mode": mode, "size_mb": int(numbers[0])}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -12,6 +12,7 @@ from meshwright.schema.model import Model, Whole
 
 MAX_BUCKET_MB = 2**20  # chosen: a terabyte is everything at once
 MAX_GROUPS = 1000  # chosen
+MINDSPORE_MB = 64  # MindSpore's comm_fusion in the mode `auto`
 
 
 class CollectiveFusion(Model):
@@ -34,7 +35,8 @@ class CollectiveFusion(Model):
         default=(),
         max_length=MAX_GROUPS,
         description="The numbers of the collectives that end a bucket in the mode `index`, in the "
-        "order in which gradients become available. The last bucket has the rest.",
+        "order in which gradients become available, and values are read. The last bucket has the "
+        "rest.",
     )
 
     @model_validator(mode="after")
@@ -71,12 +73,18 @@ class Fusion(Model):
 
     _pointer = field_validator("*", mode="wrap")(error_within_field)
 
-    @model_validator(mode="after")
-    def _check_index(self) -> Fusion:
-        for kind in ("all_gather", "reduce_scatter"):
-            if getattr(self, kind).mode == "index":
-                raise SetupError(
-                    f"fusion: {kind} has no mode `index`. Use it for all_reduce only",
-                    pointer=f"/{kind}",
-                )
-        return self
+    @model_validator(mode="before")
+    @classmethod
+    def _profile(cls, value: Any) -> Any:
+        """The profile `mindspore`: buckets of 64 MiB for every kind of collective."""
+        if not isinstance(value, str):
+            return value
+        if value != "mindspore":
+            raise SetupError(f"fusion: {value[:80]!r} is no profile. Use mindspore or an object")
+        return {kind: {"mode": "size", "size_mb": MINDSPORE_MB} for kind in cls.model_fields}
+
+    @property
+    def binds_all_reduce(self) -> bool:
+        """Whether gradients are all-reduced: their fusion is stated, that of reduce-scatter not."""
+        unsaid = CollectiveFusion()
+        return self.all_reduce != unsaid and self.reduce_scatter == unsaid

@@ -14,6 +14,7 @@ from math import inf
 from meshwright.schema import (
     Calibration,
     Exposed,
+    Fusion,
     Graph,
     Link,
     Plan,
@@ -73,7 +74,8 @@ class Problem:
     def gradients(self) -> int:
         """Number of trained parameters where fusion is by gradient index; else 0."""
         graph = self.whole or self.graph
-        if not self.training or self.setup.fusion.all_reduce.mode != "index":
+        kinds = (getattr(self.setup.fusion, kind) for kind in Fusion.model_fields)
+        if not self.training or all(settings.mode != "index" for settings in kinds):
             return 0
         trained = with_gradient(graph, graph.topological_order())
         return sum(

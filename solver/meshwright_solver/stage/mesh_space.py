@@ -32,7 +32,7 @@ from meshwright_solver.stage.lower_bounds import (
 from meshwright_solver.strategies.mesh_models import Models
 from meshwright_solver.strategies.op_model import StrategyFilter
 from meshwright_solver.strategies.op_templates import OpSketches
-from meshwright_solver.strategies.optimizer_sharding import OptimizerSharding
+from meshwright_solver.strategies.optimizer_sharding import ALL_REDUCED, OptimizerSharding
 from meshwright_solver.strategies.sparse_tables import sparse_lookups
 
 _IMPOSSIBLE = Outcome("infeasible", None, inf, nan, inf, None)
@@ -145,7 +145,21 @@ def wished_at_rest(request: Request, mesh: Mesh) -> OptimizerSharding:
     over = () if request.degrees is None else shared_axes(mesh)
     wishes = request.constraints
     return OptimizerSharding(
-        wishes.optimizer_parallel, over, wishes.offload, sparse=sparse_lookups(request)
+        ALL_REDUCED if keeps_all_reduce(request) else wishes.optimizer_parallel,
+        over,
+        wishes.offload,
+        sparse=sparse_lookups(request),
+    )
+
+
+def keeps_all_reduce(request: Request) -> bool:
+    """Whether a stated fusion of all-reduces keeps gradients whole: no option shards them."""
+    return (
+        request.setup.fusion.binds_all_reduce
+        and request.setup.phase == "training"
+        and request.constraints.optimizer_parallel is None
+        and request.degrees is None
+        and request.target is None
     )
 
 

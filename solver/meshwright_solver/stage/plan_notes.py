@@ -18,6 +18,7 @@ from meshwright_solver.evaluation.notes import (
 )
 from meshwright_solver.folding.mesh_outcome import MeshOutcome, shown
 from meshwright_solver.stage.engines.registry import portfolio_of
+from meshwright_solver.stage.mesh_space import keeps_all_reduce
 
 
 def plan_notes(
@@ -33,6 +34,7 @@ def plan_notes(
     problem = models.problem
     return (
         *best.notes,
+        *_bound_fusion(request),
         *ineffective_options(request),
         *empty_recompute(request, problem),
         *idle_axes(models, chosen, why_idle(request)),
@@ -49,6 +51,15 @@ def plan_notes(
         ),
         *request.graph.notes,
     )
+
+
+def _bound_fusion(request: Request) -> list[str]:
+    if not keeps_all_reduce(request):
+        return []
+    return [
+        "the stated fusion of all_reduce binds: gradients are all-reduced and parameters are not "
+        "sharded. State --optimizer-level or a fusion of reduce_scatter to allow reduce-scatters"
+    ]
 
 
 def why_idle(request: Request) -> str:

@@ -11,6 +11,7 @@ become ready: values as ops read them, gradients in reverse.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from math import prod
 from operator import attrgetter
@@ -69,19 +70,19 @@ def buckets_of(stage: Stage, graph: Graph, fusion: Fusion, least_bytes: int) -> 
     """
     buckets: dict[tuple[Hashable, int], list[tuple[str, Direction, Step]]] = {}
     filled: dict[Hashable, tuple[int, int]] = {}  # number and bytes of the open bucket
-    reduced = 0
+    ready: Counter[str] = Counter()  # collectives so far, by kind
     small = _small_names(stage.parameters, graph, least_bytes)
     for moved, direction, step in _collectives(stage, graph):
         settings: CollectiveFusion = getattr(fusion, step.kind)
         key = (_type(moved, graph), step.kind, step.axes, direction)
         number, held = filled.get(key, (0, 0))
         if settings.mode == "index":
-            number = sum(last <= reduced for last in settings.index)
+            number = sum(last <= ready[step.kind] for last in settings.index)
         elif settings.mode == "auto" and moved.traffic == "parameter" and moved.tensor in small:
             continue
         elif held and held + step.payload_bytes > _cap(settings):
             number, held = number + 1, 0
-        reduced += step.kind == "all_reduce"
+        ready[step.kind] += 1
         filled[key] = number, held + step.payload_bytes
         buckets.setdefault((key, number), []).append((moved.tensor, direction, step))
     return tuple(_bucket(members) for members in buckets.values() if len(members) > 1)

@@ -126,3 +126,4 @@ class OptimizerSharding:
 
 
 AS_SEARCHED = OptimizerSharding()
+ALL_REDUCED = OptimizerParallel(level=0)  # nothing is sharded: gradients are all-reduced

@@ -77,14 +77,18 @@ class ParameterModel(ParameterStates):
     @cached_property
     def gradient_moves(self) -> Redistributions:
         size_bytes = self.elements * DTYPE_BYTES[self.setup.gradient_dtype]
-        return self._moves(size_bytes, False)
+        # a stated fusion of all-reduces binds: no reduce-scatter and all-gather instead
+        refused = ("all_gather",) if self.setup.fusion.binds_all_reduce else ()
+        return self._moves(size_bytes, False, refused=refused)
 
-    def _moves(self, size_bytes: int, is_alone: bool) -> Redistributions:
+    def _moves(
+        self, size_bytes: int, is_alone: bool, *, refused: tuple[str, ...] = ()
+    ) -> Redistributions:
         space = replace(self.space.value_alone, bytes=size_bytes)
         shares = latency_shares(
             self.setup.fusion, size_bytes, is_alone=is_alone, gradients=self.gradients
         )
-        fused = replace(self.interconnect, fused=shares)
+        fused = replace(self.interconnect, fused=shares, refused=refused)
         return redistributions_of(space, self.axis_levels, fused, order_is_free=True)
 
     def update_ns(self, states: IntArray) -> FloatArray:

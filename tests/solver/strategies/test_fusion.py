@@ -6,6 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from meshwright.cli.wishes import setup_of
@@ -98,9 +100,14 @@ def test_what_a_mode_does_not_mean_is_refused(wrong: dict[str, Any]):
         CollectiveFusion.model_validate(wrong)
 
 
-def test_only_all_reduces_are_numbered():
-    with pytest.raises((SetupError, InvalidInput, ValidationError), match="all_gather"):
-        fusion(all_gather={"mode": "index", "index": (3,)})
+def test_the_profile_of_mindspore_has_buckets_of_64_mib():
+    own = setup_of(None, seq=None, dataset=None, fusion=["mindspore"]).fusion
+    assert own == fusion(all_reduce=size(64), all_gather=size(64), reduce_scatter=size(64))
+    assert Setup.from_dict({"fusion": "mindspore"}).fusion == own
+    with pytest.raises(SetupError, match="no profile"):
+        Setup.from_dict({"fusion": "megatron"})
+    with pytest.raises(RequestError, match="leave the other --fusion out"):
+        setup_of(None, seq=None, dataset=None, fusion=["mindspore", "all_gather=auto"])
 
 
 def test_the_command_line_says_it():
@@ -186,6 +193,58 @@ def test_gathers_fill_buckets_as_ops_read_them_and_small_values_go_alone():
     least = 256 * 256 * 4 + 1
     kept = [own.collective for own in buckets_of(stage, request.graph, fuse, least)]
     assert kept == ["reduce_scatter"]
+
+
+@pytest.mark.parametrize("kind", ["all_gather", "reduce_scatter"])
+def test_every_collective_has_groups_by_number(kind: str):
+    request, _ = data_parallel(**{kind: {"mode": "index", "index": (1, 4)}})
+    wish = {"optimizer_parallel": {"level": 2}}
+    request = Request.model_validate({**dict(request), "constraints": wish})
+    found = planned(request)
+    # values are gathered as ops read them, gradients reduced from the last layer on
+    order = {"all_gather": tuple(reversed(BACKWARD)), "reduce_scatter": BACKWARD}[kind]
+    own = [bucket.tensors for bucket in found.stages[0].buckets if bucket.collective == kind]
+    assert own == [order[1:4], order[4:]]
+    assert judged(request, found) == found.cost
+
+
+STATED = st.one_of(
+    st.builds(size, st.integers(0, 64)),
+    st.sets(st.integers(1, LAYERS), min_size=1, max_size=3).map(
+        lambda numbers: {"mode": "index", "index": tuple(sorted(numbers))}
+    ),
+)
+
+
+def collectives_of(found: Plan) -> set[str]:
+    return {
+        step.kind
+        for moved in found.stages[0].redistributions
+        if moved.traffic != "activation"
+        for step in (*moved.forward, *moved.backward, *moved.per_step)
+    }
+
+
+@settings(max_examples=10, deadline=None)
+@given(STATED, st.sampled_from([None, 1]))
+def test_a_stated_fusion_of_all_reduces_binds_unless_shards_are_stated_too(
+    stated: dict[str, Any], level: int | None
+):
+    request = toy_request(
+        graph=stack(),
+        topology=one_level_mesh(4)[0],
+        setup=Setup(microbatches=1, fusion=fusion(all_reduce=stated)),
+        solver="semi_auto",
+        constraints={} if level is None else {"optimizer_parallel": {"level": level}},
+    )
+    found = planned(request)
+    kinds = collectives_of(found)
+    if level is None:
+        assert kinds == {"all_reduce"}
+        assert any("fusion of all_reduce binds" in note for note in found.notes)
+    else:
+        assert kinds == {"reduce_scatter", "all_gather"}
+    assert judged(request, found) == found.cost
 
 
 def test_folded_layers_pay_what_all_together_do():
