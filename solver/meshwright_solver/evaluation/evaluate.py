@@ -58,7 +58,8 @@ def check_documents(plan: Plan, graph: str, topology: str, setup: str) -> None:
     """Raise PlanError if the plan refers to other document ids."""
     if plan.graph != graph or plan.topology != topology:
         raise PlanError(
-            f"the plan is for graph {plan.graph} on {plan.topology}, not for {graph} on {topology}"
+            f"the plan is for graph {plan.graph} on topology {plan.topology}, not for {graph} on "
+            f"{topology}"
         )
     if plan.setup != setup:
         raise PlanError(f"the plan is for the setup {plan.setup}, not for {setup}")

@@ -109,7 +109,7 @@ class Option:
             why = self.refused.detail
         return Considered(
             configuration=str(self.configuration),
-            estimated_ns=self.estimated_ns,
+            estimated_ns=self.error * self.estimated_ns,
             cost_ns=None if self.plans is None else self.plans.ns,
             memory_bytes=memory_bytes,
             on_front=on_front,

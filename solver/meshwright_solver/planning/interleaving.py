@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from meshwright.schema import Answer, Considered, Plan, Request, RequestPatch, SetupError
+from meshwright_solver.planning.considered_order import with_considered_order
 from meshwright_solver.planning.open_ranks import with_ranks
 from meshwright_solver.stage.request_patches import of_wider_request
 
@@ -74,7 +75,7 @@ def answering(request: Request, answer: Answer, copies: int, other: Answer | Non
         ns, others = None if other.plan is None else other.plan.cost.step_ns, HALVES + 1 - copies
         why = other.infeasible.detail if other.infeasible else ""
         tried = Considered(
-            configuration=f"copies {others}",
+            configuration=copies_text(others),
             estimated_ns=ns or 0.0,
             cost_ns=ns,
             why=f"takes {ns / best_ns:.3f} times" if ns is not None else why,
@@ -82,7 +83,13 @@ def answering(request: Request, answer: Answer, copies: int, other: Answer | Non
         )
         search = search.model_copy(update={"considered": (*search.considered, tried)})
     update = {"setup": request.setup.id, "copies": copies, "search": search}
-    return answer.model_copy(update={"plan": answer.plan.model_copy(update=update)})
+    plan = with_considered_order(answer.plan.model_copy(update=update))
+    return answer.model_copy(update={"plan": plan})
+
+
+def copies_text(copies: object) -> str:
+    """A number of interleaved microbatches, as the text of a considered configuration."""
+    return f"copies {copies}"
 
 
 def _patch(copies: int) -> RequestPatch:

@@ -17,6 +17,7 @@ from meshwright_solver.pipeline.stage_graph import Anatomy
 from meshwright_solver.pipeline.step_bound import request_bound_ns
 from meshwright_solver.planning.batch_independence import check_split
 from meshwright_solver.planning.build import planner_build
+from meshwright_solver.planning.considered_order import with_considered_order
 from meshwright_solver.planning.degrees.degrees_planner import check_stated, plan_stated
 from meshwright_solver.planning.host_memory import within_host
 from meshwright_solver.planning.interleaving import (
@@ -107,7 +108,7 @@ def _with_request(request: Request, answer: Answer) -> Answer:
         return answer
     # the request of an inner search differs from the user's
     update = {"wishes": request.wishes, "planner_build": planner_build()}
-    plan = answer.plan.model_copy(update=update)
+    plan = with_considered_order(answer.plan.model_copy(update=update))
     whole = _reordered_problem(request, plan.microbatches)
     if whole is not None:
         plan = with_order(plan, whole)

@@ -138,8 +138,7 @@ class Problem:
             return problem
         if stage.uneven != "refuse":
             raise PlanError(
-                f"the plan cuts sizes that do not divide ({stage.uneven}), the setup says "
-                f"{self.setup.uneven}"
+                f"the plan says uneven {stage.uneven}, but the setup {self.setup.uneven}"
             )
         return replace(problem, uneven=Uneven())
 

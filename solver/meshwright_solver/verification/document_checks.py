@@ -1,4 +1,4 @@
-"""Document checks: every number of a plan document against the evaluator's number of the same name.
+"""Document checks: every field of a plan document against the evaluator's field of the same name.
 
 The evaluator writes a new document from the plan's layouts. The checks compare its ops, tensors,
 parameters, redistributions and their steps with those of the plan. The execution of the plan checks
@@ -7,12 +7,11 @@ that the steps move the right data (`meshwright_solver.verification.verify`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
-from typing import TypeVar
+from itertools import pairwise, zip_longest
 
-from meshwright.schema import Cost, Model, Padding, Plan, PlanError, Redistribution, Search, Stage
+from meshwright.schema import Cost, Padding, Plan, PlanError, Redistribution, Search, Stage
 from meshwright.schema.cost import Moment
 from meshwright.schema.stage import Bucket
 from meshwright_solver.evaluation.accounting.assignment_of_plan import assignment_of_stage
@@ -29,15 +28,13 @@ from meshwright_solver.strategies.fusion import buckets_of
 from meshwright_solver.strategies.mesh_models import Models
 from meshwright_solver.strategies.parameter_owners import with_owners
 from meshwright_solver.strategies.parameter_states import OPTIMIZER_SHARD_BYTES
-
-M = TypeVar("M", bound=Model)
-ROUNDING = 1e-9  # chosen: the same sums in another order
+from meshwright_solver.verification.document_comparison import ROUNDING, compare, compare_items
 
 
 def check_cost(stated: Cost, judged: Cost, search: Search) -> None:
     """Raise PlanError where the plan's cost or a figure of its search is not the evaluator's."""
-    _compare(stated, judged, "cost")
-    _compare(search.cost_ns, judged.objective_ns, "search.cost_ns")
+    compare(stated, judged, "cost")
+    compare(search.cost_ns, judged.objective_ns, "search.cost_ns")
     if search.cost_ns:
         gap = (search.cost_ns - search.lower_bound_ns) / search.cost_ns
         if abs(search.gap - gap) > ROUNDING:
@@ -85,7 +82,7 @@ class Facts:
 def check_facts(plan: Plan, stages: Sequence[Facts]) -> None:
     """Raise PlanError where FLOPs, repeated work, padding or unknown kinds differ from the
     stages'."""
-    _compare(plan.repeated_work, max(facts.repeated_work for facts in stages), "repeated_work")
+    compare(plan.repeated_work, max(facts.repeated_work for facts in stages), "repeated_work")
     flops = added_flops([facts.model_flops for facts in stages])
     if plan.model_flops:  # a plan without them makes no claim
         if plan.model_flops.keys() != flops.keys():
@@ -93,7 +90,7 @@ def check_facts(plan: Plan, stages: Sequence[Facts]) -> None:
                 f"the plan says model_flops of {list(plan.model_flops)}, not {list(flops)}"
             )
         for dtype, total in flops.items():
-            _compare(plan.model_flops[dtype], total, f"model_flops of {dtype}")
+            compare(plan.model_flops[dtype], total, f"model_flops of {dtype}")
     unknown = sorted({kind for facts in stages for kind in facts.unknown_kinds})
     if sorted(plan.unknown_kinds) != unknown:
         raise PlanError(f"the plan says unknown_kinds {list(plan.unknown_kinds)}, not {unknown}")
@@ -122,17 +119,19 @@ def check_stage(problem: Problem, stage: Stage, where: str, *, is_only: bool = F
     ledger = ledger_of(models, assignment)
     judged = with_owners(stage_document(models, assignment, ledger))
     if is_only:
+        _check_sole_place(stage)
         by_pass = stage_moments(models, assignment, ledger)
         moments = every_moment(
             by_pass, problem.in_flight, problem.copies, training=problem.training
         )
         _compare_moments(stage.moments, moments, where)
-    _compare_items(stage.ops, judged.ops, lambda op: op.op, f"{where}op")
-    _compare_items(stage.tensors, judged.tensors, lambda tensor: tensor.tensor, f"{where}tensor")
-    _compare_items(
+    compare_items(stage.ops, judged.ops, lambda op: op.op, f"{where}op")
+    _check_order(problem, stage, where)
+    compare_items(stage.tensors, judged.tensors, lambda tensor: tensor.tensor, f"{where}tensor")
+    compare_items(
         stage.parameters, judged.parameters, lambda parameter: parameter.tensor, f"{where}parameter"
     )
-    _compare_items(
+    compare_items(
         stage.redistributions, judged.redistributions, _redistribution_key, f"{where}redistribution"
     )
     _check_buckets(problem, stage, where)
@@ -143,6 +142,20 @@ def check_stage(problem: Problem, stage: Stage, where: str, *, is_only: bool = F
         paddings(models, stage),
         frozenset(op.op.kind for op in problem.ops if op.known is None),
     )
+
+
+def _check_sole_place(stage: Stage) -> None:
+    """Check the fields of a stage that only a pipeline gives other values."""
+    for field in ("pipeline_rank", "in_flight", "receives", "passes", "memory_bytes"):
+        compare(getattr(stage, field), Stage.model_fields[field].default, field)
+
+
+def _check_order(problem: Problem, stage: Stage, where: str) -> None:
+    """Check that the ops are in execution order."""
+    position_of = problem.position_of
+    for before, op in pairwise(stage.ops):
+        if position_of[before.op] > position_of[op.op]:
+            raise PlanError(f"the plan has the {where}op {before.op!r} before the op {op.op!r}")
 
 
 def _check_buckets(problem: Problem, stage: Stage, where: str) -> None:
@@ -156,7 +169,7 @@ def _check_buckets(problem: Problem, stage: Stage, where: str) -> None:
 
 
 def _bucket_text(bucket: Bucket | None) -> str:
-    if bucket is None:
+    if bucket is None or not bucket.tensors:
         return "nothing"
     how = f"{bucket.collective} over {', '.join(bucket.axes)}"
     return (
@@ -179,12 +192,12 @@ def check_places(stated: Sequence[Stage], judged: Sequence[Stage]) -> None:
                     f"stage {number} of the plan says {field} {value}, the schedule has {expected}"
                 )
         for field in ("memory_bytes", "passes"):
-            _compare(getattr(stage, field), getattr(expected_stage, field), where + field)
+            compare(getattr(stage, field), getattr(expected_stage, field), where + field)
         _compare_moments(stage.moments, expected_stage.moments, where)
         names = [[item.tensor for item in one.receives] for one in (stage, expected_stage)]
         if names[0] != names[1]:
             raise PlanError(f"the plan says {where}receives {names[0]}, not {names[1]}")
-        _compare_items(
+        compare_items(
             stage.receives,
             expected_stage.receives,
             lambda received: received.tensor,
@@ -196,55 +209,9 @@ def _compare_moments(stated: Sequence[Moment], judged: Sequence[Moment], where: 
     if len(stated) != len(judged):
         raise PlanError(f"the plan says {len(stated)} {where}moments, evaluate says {len(judged)}")
     for moment, expected in zip(stated, judged, strict=True):
-        _compare(moment, expected, f"{where}moment {moment.at!r}")
+        compare(moment, expected, f"{where}moment {moment.at!r}")
 
 
 def _redistribution_key(moved: Redistribution) -> Hashable:
     """The identity of a redistribution; `per_step` tells a parameter's gather from its scatter."""
     return moved.tensor, moved.op, moved.input, moved.traffic, bool(moved.per_step)
-
-
-def _compare_items(
-    stated: Iterable[M], judged: Iterable[M], key: Callable[[M], Hashable], what: str
-) -> None:
-    known = {key(item): item for item in judged}
-    seen = set()
-    for item in stated:
-        name = key(item)
-        seen.add(name)
-        if name not in known:
-            raise PlanError(f"the plan has the {what} {_name_text(name)}, its layouts need none")
-        _compare(item, known[name], f"{what} {_name_text(name)}")
-    for name in known:
-        if name not in seen:
-            raise PlanError(f"the plan lacks the {what} {_name_text(name)}, which its layouts need")
-
-
-def _name_text(name: Hashable) -> str:
-    parts = name if isinstance(name, tuple) else (name,)
-    return " ".join(repr(part) for part in parts if isinstance(part, str))
-
-
-def _compare(stated: object, judged: object, where: str) -> None:
-    """Compare the numbers of two documents at any depth; PlanError at the first difference."""
-    if isinstance(stated, Model) and isinstance(judged, Model):
-        expected = dict(judged)
-        for name, value in stated:
-            _compare(value, expected[name], f"{where}.{name}")
-    elif isinstance(stated, Mapping) and isinstance(judged, Mapping):
-        for name in {**stated, **judged}:
-            _compare(stated.get(name, 0.0), judged.get(name, 0.0), f"{where}.{name}")
-    elif isinstance(stated, tuple) and isinstance(judged, tuple):
-        for index, (value, other) in enumerate(zip(stated, judged, strict=False)):
-            _compare(value, other, f"{where}[{index}]")
-    elif _differ(stated, judged):
-        raise PlanError(f"the plan says {where} {stated}, evaluate says {judged}")
-
-
-def _differ(stated: object, judged: object) -> bool:
-    if stated is None or judged is None:
-        return stated is not judged
-    if not isinstance(stated, int | float) or not isinstance(judged, int | float):
-        return False
-    slack = 1 if isinstance(judged, int) else 0
-    return abs(stated - judged) > max(slack, ROUNDING * max(abs(stated), abs(judged)))

@@ -11,6 +11,9 @@ The verifier also checks what the plan document states:
   (`meshwright_solver.verification.document_checks`)
 - its layouts, against its wishes (`meshwright_solver.verification.conformance`)
 - its bounds, against bounds that can be proved (`meshwright_solver.verification.bound_claims`)
+- its recomputed ops, against their policy (`meshwright_solver.verification.recompute_claims`)
+- its search and what else that considered, against the request
+  (`meshwright_solver.verification.search_claims`)
 
 Stages of a pipeline are executed one by one, each with random values of its inputs and random
 gradients of its outputs. A stage that is right for random values is right for those of its
@@ -19,7 +22,8 @@ neighbors.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,6 +33,7 @@ from meshwright.schema import (
     Calibration,
     Certificate,
     Graph,
+    InvalidInput,
     LayoutError,
     Plan,
     PlanError,
@@ -68,6 +73,8 @@ from meshwright_solver.verification.execution.reference_run import run_whole, se
 from meshwright_solver.verification.execution.scale_down import ScaleError, scale_down
 from meshwright_solver.verification.execution.sequence_order import LoadedOrder
 from meshwright_solver.verification.execution.shards import Array, DisagreementError
+from meshwright_solver.verification.recompute_claims import check_recompute
+from meshwright_solver.verification.search_claims import check_search
 
 Outcome = Literal["verified", "failed", "not verifiable"]
 
@@ -86,9 +93,16 @@ def verify_documents(
     evaluator's, where the plan breaks a wish, and where a bound cannot be proved.
     """
     calibration = calibration_of(plan, calibration)
+    if plan.calibration != calibration.id:
+        raise PlanError(
+            f"the plan is for the calibration {plan.calibration}, not for {calibration.id}"
+        )
+    if not plan.stages:
+        raise PlanError("the plan has no stages. Plan the request again")
     staged: Staged | None = None
     if plan.schedule is not None:
-        staged, stages = _pipeline(plan, graph, topology, setup, calibration)
+        with _fitting("schedule and microbatches"):
+            staged, stages = _pipeline(plan, graph, topology, setup, calibration)
         facts = [
             check_stage(executed.problem, stage, f"stage {number} ")
             for number, (executed, stage) in enumerate(zip(stages, plan.stages, strict=True))
@@ -98,19 +112,22 @@ def verify_documents(
         cost = judged.cost
     else:
         group = group_of(plan, topology)
-        problem = build_problem(
-            graph, group, setup, calibration, plan.microbatches, copies=plan.copies
-        )
+        with _fitting("microbatches"):
+            problem = build_problem(
+                graph, group, setup, calibration, plan.microbatches, copies=plan.copies
+            )
         stages = [_VerifiedStage(problem, rows=check_order(plan, problem))]
         if plan.topology != topology.id:
-            raise PlanError(f"the plan is for {plan.topology}, not for {topology.id}")
+            raise PlanError(f"the plan is for topology {plan.topology}, not for {topology.id}")
         cost = evaluate(stages[0].problem, plan.model_copy(update={"topology": group.id}))
         facts = [check_stage(stages[0].problem, plan.stages[0], "", is_only=True)]
     check_facts(plan, facts)
     check_cost(plan.cost, cost, plan.search)
     request = wished_request(plan, graph, topology, setup, calibration)
     check_wishes(plan, request)
-    is_stated = request.recompute.policy not in ("none", "auto")
+    is_recomputed = any(stage.recompute is not None for stage in plan.stages)
+    needs_blocks = is_recomputed or request.recompute.policy not in ("none", "auto")
+    stage_requests = []
     for number, (executed, stage) in enumerate(zip(stages, plan.stages, strict=True)):
         blocks = None
         if staged is None:
@@ -118,10 +135,24 @@ def verify_documents(
             stage_request, where = request.model_copy(update={"topology": topology}), ""
         else:
             stage_request, where = staged.request(request, number), f"stage {number}: "
-            blocks = staged.blocks[number] if is_stated else None
+            blocks = staged.blocks[number] if needs_blocks else None
+        stage_requests.append(stage_request)
         check_stage_wishes(executed.problem, stage, stage_request, where, blocks)
+        check_recompute(executed.problem, stage, where, blocks)
     check_bounds(plan, request, calibration, staged)
+    check_search(plan, request, stage_requests)
     return _certificate(plan, stages, seed)
+
+
+@contextmanager
+def _fitting(fields: str) -> Iterator[None]:
+    """Name the fields of the plan in an error of bad input that they cause."""
+    try:
+        yield
+    except PlanError:
+        raise
+    except InvalidInput as error:
+        raise PlanError(f"the plan's {fields} do not fit its documents: {error.detail}") from None
 
 
 def execute_pipeline(

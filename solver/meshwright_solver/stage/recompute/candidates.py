@@ -57,15 +57,22 @@ class Trial:
     def considered(self, best_ns: float) -> Considered:
         plan, why = self.answer.plan, self.answer.infeasible
         ns = None if plan is None else plan.cost.step_ns
-        many = "" if self.ops is None else f" ({self.ops})"
-        many += "" if self.blocks is None else f" in {self.blocks} blocks"
         return Considered(
-            configuration=f"recompute {self.policy}{many}, {self.microbatches} microbatches",
+            configuration=trial_text(self.policy, self.microbatches, self.ops, self.blocks),
             estimated_ns=ns or 0.0,
             cost_ns=ns,
             why=f"takes {ns / best_ns:.3f} times" if ns is not None else why.detail if why else "",
             request_patch=self.request_patch,
         )
+
+
+def trial_text(
+    policy: object, microbatches: object, ops: object = None, blocks: object = None
+) -> str:
+    """A configuration as text. ops, blocks: as in `Trial`."""
+    many = "" if ops is None else f" ({ops})"
+    many += "" if blocks is None else f" in {blocks} blocks"
+    return f"recompute {policy}{many}, {microbatches} microbatches"
 
 
 @dataclass(slots=True)
