@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, get_args
 
@@ -15,8 +17,10 @@ from meshwright.cli.option_types import (
     ExpertDispatch,
     ExpertImbalance,
     ExpertNodes,
+    FirstStageLayers,
     GlobalBatch,
     JsonResult,
+    LastStageLayers,
     Microbatches,
     OptionalGraphFile,
     OptionalTopology,
@@ -30,12 +34,22 @@ from meshwright.cli.option_types import (
     SetupFile,
     SparseGradients,
     StackOption,
+    StageLayers,
     Uneven,
     Verify,
     Workers,
 )
 from meshwright.cli.pins import parse_pin
-from meshwright.cli.wishes import AUTO, NONE, copies_of, degrees_of, one_of, recompute_of, setup_of
+from meshwright.cli.wishes import (
+    AUTO,
+    NONE,
+    copies_of,
+    degrees_of,
+    one_of,
+    recompute_of,
+    setup_of,
+    stage_layers_of,
+)
 from meshwright.common.files import read_document
 from meshwright.common.process_pool import usual_processes
 from meshwright.schema import (
@@ -112,6 +126,9 @@ def estimate(
     ] = None,
     schedule: Schedule = None,
     cut: Cuts = None,
+    stage_layers: StageLayers = None,
+    first_stage_layers: FirstStageLayers = None,
+    last_stage_layers: LastStageLayers = None,
     pin: Annotated[
         list[str] | None,
         typer.Option(help="Strategy of ops, as in `plan`; axes are dp, tp, cp and ep. Repeatable."),
@@ -177,7 +194,13 @@ def estimate(
             ),
             sparse_gradients=tuple(sparse_gradients or ()),
         ),
-        pipeline=_pipeline(pp, vpp, schedule, tuple(cut or ())),
+        pipeline=_pipeline(
+            pp,
+            vpp,
+            schedule,
+            tuple(cut or ()),
+            partial(stage_layers_of, stage_layers, first_stage_layers, last_stage_layers),
+        ),
         recompute=recompute_of(recompute or _policy(recompute_blocks), recompute_blocks),
         degrees=degrees,
     )
@@ -211,14 +234,29 @@ def _policy(blocks: int | None) -> str:
     return NONE if blocks is None else AUTO
 
 
-def _pipeline(ranks: int, virtual: int, schedule: str | None, cuts: tuple[str, ...]) -> Pipeline:
+def _pipeline(
+    ranks: int,
+    virtual: int,
+    schedule: str | None,
+    cuts: tuple[str, ...],
+    layers: Callable[[int], tuple[int | None, ...]],
+) -> Pipeline:
+    """layers: of the stages, by their number."""
     kind = None if schedule is None else one_of("--schedule", schedule, get_args(ScheduleKind))
-    if ranks == 1 and (virtual > 1 or kind is not None or cuts):
-        raise RequestError("--vpp, --schedule and --cut are of a pipeline; say --pp too")
+    if ranks == 1 and (virtual > 1 or kind is not None or cuts or layers(1)):
+        raise RequestError(
+            "--vpp, --schedule, --cut and --stage-layers are of a pipeline; say --pp too"
+        )
     stages = virtual if virtual > 1 or ranks > 1 else None
     if kind == "zb_v" and virtual == 1:
         stages = 2
-    return Pipeline(ranks=ranks, stages_per_rank=stages, schedule=kind, cuts=cuts)
+    return Pipeline(
+        ranks=ranks,
+        stages_per_rank=stages,
+        schedule=kind,
+        cuts=cuts,
+        layers=layers(ranks * (stages or 1)),
+    )
 
 
 def _with_size(

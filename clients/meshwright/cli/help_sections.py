@@ -20,7 +20,7 @@ OPTION_SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Cluster and cost model": ("topology", "calibration", "stack"),
     "Parallelism": (
         "target", "dp", "tp", "pp", "vpp", "cp", "ep", "sequence_parallel", "pipeline", "schedule",
-        "stages_per_rank", "cut", "copies", "uneven", "sequence_order",
+        "stages_per_rank", "cut", "stage_layers", "first_stage_layers", "last_stage_layers", "copies", "uneven", "sequence_order",
     ),
     "Strategies of ops": (
         "pin", "from_plan", "keep", "strategies", "strategy_names", "module", "rest",

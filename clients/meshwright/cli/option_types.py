@@ -136,6 +136,25 @@ Cuts = Annotated[
         "--cut", help="First op of the next pipeline stage. Repeatable, in the order of the stages."
     ),
 ]
+StageLayers = Annotated[
+    str | None,
+    typer.Option(
+        "--stage-layers",
+        help="Layers of every pipeline stage, as 7,8,8,9; * for an equal part of the rest.",
+    ),
+]
+FirstStageLayers = Annotated[
+    int | None,
+    typer.Option(
+        "--first-stage-layers", min=1, help="Layers of the first stage; the others are equal."
+    ),
+]
+LastStageLayers = Annotated[
+    int | None,
+    typer.Option(
+        "--last-stage-layers", min=1, help="Layers of the last stage; the others are equal."
+    ),
+]
 Uneven = Annotated[
     str | None,
     typer.Option(help="Sizes that do not divide: refuse, chunk or pad."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, get_args
 
 import typer
@@ -15,12 +16,14 @@ from meshwright.cli.option_types import (
     ExpertDispatch,
     ExpertImbalance,
     ExpertNodes,
+    FirstStageLayers,
     Fresh,
     FromPlan,
     GlobalBatch,
     GraphFile,
     JsonResult,
     Keep,
+    LastStageLayers,
     MaxAge,
     Microbatches,
     OutputFile,
@@ -37,6 +40,7 @@ from meshwright.cli.option_types import (
     SetupFile,
     SparseGradients,
     StackOption,
+    StageLayers,
     Strategies,
     StrategyNames,
     TargetOption,
@@ -56,6 +60,7 @@ from meshwright.cli.wishes import (
     pipeline_of,
     recompute_of,
     setup_of,
+    stage_layers_of,
 )
 from meshwright.common.files import read_document
 from meshwright.common.process_pool import usual_processes
@@ -167,6 +172,9 @@ def plan(
         typer.Option(min=1, help="Virtual stages of a pipeline rank."),
     ] = None,
     cut: Cuts = None,
+    stage_layers: StageLayers = None,
+    first_stage_layers: FirstStageLayers = None,
+    last_stage_layers: LastStageLayers = None,
     recompute: Recompute = None,
     recompute_blocks: RecomputeBlocks = None,
     setup: SetupFile = None,
@@ -265,7 +273,13 @@ def plan(
             offload=offload and one_of("--offload", offload, get_args(Offload)),
             sparse_gradients=tuple(sparse_gradients or ()),
         ),
-        pipeline=pipeline_of(pipeline, schedule, stages_per_rank, cut or ()),
+        pipeline=pipeline_of(
+            pipeline,
+            schedule,
+            stages_per_rank,
+            cut or (),
+            partial(stage_layers_of, stage_layers, first_stage_layers, last_stage_layers),
+        ),
         recompute=recompute_of(recompute, recompute_blocks),
         module=module,
         target=None if target is None else one_of("--target", target, TARGETS),

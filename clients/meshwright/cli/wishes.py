@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -170,16 +170,47 @@ def degrees_of(*, zero: int, sequence_parallel: bool, **ways: int | None) -> Deg
     return _read(Degrees, {**given, **rest})
 
 
+def stage_layers_of(
+    layers: str | None, first: int | None, last: int | None, stages: int | None
+) -> tuple[int | None, ...]:
+    """The numbers of layers of all stages. stages: their number, None where it is not stated."""
+    ends = "--first-stage-layers" if first is not None else "--last-stage-layers"
+    if layers is not None and (first is not None or last is not None):
+        raise RequestError(f"--stage-layers and {ends} state the same. Leave one of the two out")
+    if layers is not None:
+        parts = [part.strip() for part in layers.split(",")]
+        for part in parts:
+            if part != "*" and not (part.isdecimal() and int(part) > 0):
+                raise RequestError(
+                    f"--stage-layers: {part[:80]!r} is neither a number of layers nor *"
+                )
+        return tuple(None if part == "*" else int(part) for part in parts)
+    if first is None and last is None:
+        return ()
+    if stages is None or stages < 2:
+        raise RequestError(f"{ends} needs a pipeline. State its number of ranks too")
+    return (first, *(None,) * (stages - 2), last)
+
+
 def pipeline_of(
-    ranks: str | None, schedule: str | None, stages_per_rank: int | None, cuts: Sequence[str]
+    ranks: str | None,
+    schedule: str | None,
+    stages_per_rank: int | None,
+    cuts: Sequence[str],
+    layers: Callable[[int | None], tuple[int | None, ...]] | None = None,
 ) -> Pipeline:
-    """ranks: a number, `none` or `auto`, the default."""
+    """ranks: a number, `none` or `auto`, the default. layers: of the stages, by their number."""
     number = None if ranks in (None, AUTO) else "1" if ranks == NONE else ranks
     if number is not None and not (number.isdecimal() and int(number) > 0):
         raise RequestError(
             f"--pipeline: {number[:80]!r} is neither a number of ranks nor {NONE} nor {AUTO}"
         )
-    given: dict[str, object] = {"ranks": number and int(number), "cuts": tuple(cuts)}
+    stages = None if number is None else int(number) * (stages_per_rank or 1)
+    given: dict[str, object] = {
+        "ranks": number and int(number),
+        "cuts": tuple(cuts),
+        "layers": () if layers is None else layers(stages),
+    }
     if schedule is not None:
         given["schedule"] = one_of("--schedule", schedule, get_args(ScheduleKind))
     if stages_per_rank is not None:

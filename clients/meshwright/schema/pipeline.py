@@ -6,7 +6,7 @@ schedules are those of Megatron-LM and PyTorch.
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -15,6 +15,7 @@ from meshwright.schema.errors import InvalidInput, RequestError
 from meshwright.schema.model import Model, Ns, Whole
 
 MAX_STAGES_PER_RANK = 32  # chosen: more than in any published configuration (NeMo: 20)
+MAX_STAGES = 4096  # chosen: more stages than any model has layers
 ScheduleKind = Literal["gpipe", "1f1b", "interleaved_1f1b", "zb_h1", "zb_v"]
 
 
@@ -40,10 +41,17 @@ class Pipeline(Model):
     cuts: tuple[str, ...] = Field(
         default=(), description="The name of the first op of every stage but the first."
     )
+    layers: tuple[Annotated[Whole, Field(ge=1)] | None, ...] = Field(
+        default=(),
+        max_length=MAX_STAGES,
+        description="The number of layers of every stage, in order. null: an equal part of the "
+        "layers that the others leave. It replaces `cuts`.",
+    )
 
     @model_validator(mode="after")
     def _check(self) -> Pipeline:
-        if self.ranks == 1 and (self.cuts or self.schedule or (self.stages_per_rank or 1) > 1):
+        states_stages = self.cuts or self.layers or self.schedule
+        if self.ranks == 1 and (states_stages or (self.stages_per_rank or 1) > 1):
             raise RequestError(
                 "a pipeline of one rank has no schedule, no cuts and no virtual stages. Request "
                 "more ranks, or leave their number to the search",
@@ -56,7 +64,27 @@ class Pipeline(Model):
                     f"{stages} stages need {stages - 1} cuts, got {len(self.cuts)}",
                     pointer="/cuts",
                 )
+        if self.layers:
+            self._check_layers()
         return self
+
+    def _check_layers(self) -> None:
+        if self.cuts:
+            raise RequestError(
+                "cuts and layers of stages state the same. Leave one of the two out",
+                pointer="/layers",
+            )
+        if self.ranks is None:
+            raise RequestError(
+                f"the layers of {len(self.layers)} stages need a number of pipeline ranks",
+                pointer="/ranks",
+            )
+        stages = self.ranks * (self.stages_per_rank or 1)
+        if len(self.layers) != stages:
+            raise RequestError(
+                f"{stages} stages need {stages} numbers of layers, got {len(self.layers)}",
+                pointer="/layers",
+            )
 
 
 NO_PIPELINE = Pipeline(ranks=1)

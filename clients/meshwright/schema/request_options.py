@@ -160,6 +160,7 @@ class Wishes(Model):
             "solver": self.solver != "auto",
             "constraints": self.constraints != Constraints(),
             "pipeline/cuts": bool(self.pipeline.cuts),
+            "pipeline/layers": bool(self.pipeline.layers),
             "recompute/blocks": self.recompute.blocks is not None,
         }
         for field, is_given in others.items():

@@ -9,9 +9,11 @@
 3. A layer is a number of consecutive blocks. Two adjacent layers belong together if half of their
    blocks are alike. A stack is as many such layers as possible. The number is the least with a
    stack that has almost half of the alike blocks of any stack: where mixtures and dense layers
-   alternate, a layer has one of them. Its best stack has the most alike blocks in adjacent layers,
-   then the fewest layers. So dense layers and mixtures behind them are layers of one stack, a first
-   layer that reads the embedding is one too, and the embedding with the first attention is none.
+   alternate, a layer has one of them. These blocks are about as exactly alike as those of other
+   stacks: where all widths are equal, attention is a little like a feed-forward part. Its best
+   stack has the most alike blocks in adjacent layers, then the fewest layers. So dense layers and
+   mixtures behind them are layers of one stack, a first layer that reads the embedding is one too,
+   and the embedding with the first attention is none.
 4. What lies before and behind the longest stack is searched for others: an encoder has one, a
    decoder another one.
 
@@ -37,6 +39,7 @@ from meshwright_solver.pipeline.stage_graph import Anatomy
 _LEAST_LAYERS = 4  # chosen: fewer repeats are often chance
 _LARGE = 0.4  # chosen: of the most frequent size; the stream may be half as wide as its casts
 _LONG = 1 / _LEAST_LAYERS  # of all ops; an encoder's result crosses the whole decoder
+_EXACT = 0.9  # chosen: where all widths are equal, attention is like a feed-forward part in 0.75
 _ALIKE = 0.5  # chosen: attention is alike in dense layers and mixtures
 _MATCHES = 0.45  # chosen: half, less the ends
 _DIGITS = 9  # chosen: rounding of sums of shares
@@ -54,13 +57,15 @@ class _Stack(NamedTuple):
     """Adjacent layers of so many blocks each; the best of several is the largest.
 
     matches: blocks that are alike in adjacent layers. fewer: minus the number of layers. start: the
-    first block.
+    first block. exactness: the mean share in which blocks of adjacent layers are alike, of those
+    that are alike in half or more.
     """
 
     matches: float
     fewer: int
     start: int
     blocks: int
+    exactness: float
 
     @property
     def begins(self) -> range:
@@ -84,7 +89,9 @@ class _Blocks:
         if not stacks:
             return
         enough = _MATCHES * max(stack.matches for stack in stacks)
-        blocks = next(stack.blocks for stack in stacks if stack.matches >= enough)
+        stacks = [stack for stack in stacks if stack.matches >= enough]
+        exact = _EXACT * max(stack.exactness for stack in stacks)
+        blocks = next(stack.blocks for stack in stacks if stack.exactness >= exact)
         best = max(stack for stack in stacks if stack.blocks == blocks)
         yield from self.layers(low, best.start)
         yield from best.begins
@@ -96,13 +103,20 @@ class _Blocks:
         one = np.ones(blocks)
         alike = np.convolve(self._alike[pairs].diagonal(), one, "valid").round(_DIGITS)
         counted = np.convolve(np.maximum(*(self._counts[part] for part in pairs)), one, "valid")
+        shares = self._alike[pairs].diagonal()
+        mostly = shares >= _ALIKE
+        exactly = np.convolve(np.where(mostly, shares, 0.0), one, "valid")
+        counts = np.convolve(mostly, one, "valid")
         follows = (alike >= _ALIKE * counted) & (counted > 0)
         for phase in range(blocks):
             run = _longest_run(follows[phase::blocks])
             if len(run) + 1 >= _LEAST_LAYERS:
                 start = low + phase + run.start * blocks
-                matches = float(alike[phase::blocks][run.start : run.stop].sum())
-                yield _Stack(matches, -(len(run) + 1), start, blocks)
+                matches, sums, count = (
+                    float(values[phase::blocks][run.start : run.stop].sum())
+                    for values in (alike, exactly, counts)
+                )
+                yield _Stack(matches, -(len(run) + 1), start, blocks, sums / max(count, 1.0))
 
     @cached_property
     def _counts(self) -> IntArray:

@@ -28,6 +28,7 @@ from meshwright_solver.planning.interleaving import (
 )
 from meshwright_solver.planning.open_ranks import with_ranks
 from meshwright_solver.planning.replanning import replanned, without_before
+from meshwright_solver.planning.stage_layers import with_stage_layers
 from meshwright_solver.planning.target.target_planner import check_target, plan_target
 from meshwright_solver.problem.expert_dims import check_experts
 from meshwright_solver.problem.problem import Problem
@@ -44,7 +45,7 @@ __all__ = ["check", "plan"]
 def check(request: Request) -> None:
     """Raise the errors of `plan` for bad input, without a search."""
     request = without_before(request)
-    request = with_ranks(without_turns(request))
+    request = with_stage_layers(with_ranks(without_turns(request)))
     _check_whole(request)
     request = with_sparse_tables(request)
     if request.degrees is not None:
@@ -95,7 +96,7 @@ def plan(
 def _plan_with_wishes(
     request: Request, report: Report | None, stop: Stop, executor: Executor | None, keep: Keep
 ) -> Answer:
-    resolved = with_ranks(request)
+    resolved = with_stage_layers(with_ranks(request))
     _check_whole(resolved)
     whole = partial(_with_request, request)
     keep = through(keep, whole)

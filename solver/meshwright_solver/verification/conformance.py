@@ -47,9 +47,11 @@ from meshwright_solver.evaluation.accounting.assignment import Assignment, Codes
 from meshwright_solver.evaluation.accounting.assignment_of_plan import assignment_of_stage
 from meshwright_solver.folding.mesh_outcome import shown
 from meshwright_solver.lowering.elementwise_following import as_it_lies
+from meshwright_solver.pipeline.stage_problems import Staged
 from meshwright_solver.planning.degrees.degrees_planner import with_stated_terms
 from meshwright_solver.planning.interleaving import with_copies
 from meshwright_solver.planning.open_ranks import with_ranks
+from meshwright_solver.planning.stage_layers import with_stage_layers
 from meshwright_solver.planning.target.strategies import stated_request
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.recomputed_ops import NOTHING, RecomputedOps
@@ -84,7 +86,7 @@ def wished_request(
         )
         if setup.copies == "auto":
             request = with_copies(request, plan.copies or 1)
-        request = with_sparse_tables(request)
+        request = with_stage_layers(with_sparse_tables(request))
         if request.target is not None:
             request = stated_request(plan, request)
         return request if request.degrees is None else with_stated_terms(with_ranks(request))
@@ -92,15 +94,16 @@ def wished_request(
         raise PlanError(f"the plan's wishes do not fit its documents: {error.detail}") from None
 
 
-def check_wishes(plan: Plan, request: Request) -> None:
+def check_wishes(plan: Plan, request: Request, staged: Staged | None = None) -> None:
     """Raise PlanError where the plan as a whole breaks a wish.
 
-    request: the result of `wished_request`.
+    request: the result of `wished_request`. staged: the stage problems of a plan with several
+    stages, else None.
     """
     for wish, wanted, actual in _plan_terms(plan, request):
         if wanted is not None and wanted != actual:
             raise _broken_wish(wish, wanted, f"the plan has {actual}")
-    _check_cuts(plan, request)
+    _check_cuts(plan, request, staged)
     search, tolerance = plan.search, request.budget.simplicity
     cheapest_ns = search.cost_ns - search.simplicity_ns
     if search.simplicity_ns > tolerance * cheapest_ns + ROUNDING * search.cost_ns:
@@ -120,19 +123,17 @@ def _plan_terms(plan: Plan, request: Request) -> Iterator[tuple[str, object, obj
     yield "solver", None if sole is None else sole.name, plan.search.found_by
 
 
-def _check_cuts(plan: Plan, request: Request) -> None:
+def _check_cuts(plan: Plan, request: Request, staged: Staged | None) -> None:
     if not request.pipeline.cuts:
         return
     if len(plan.stages) != len(request.pipeline.cuts) + 1:
         difference = f"the plan has {len(plan.stages)} stages"
         raise _broken_wish("pipeline.cuts", ", ".join(request.pipeline.cuts), difference)
-    for number, (cut, before) in enumerate(
-        zip(request.pipeline.cuts, plan.stages, strict=False), 1
-    ):
-        if cut not in {op.op for op in plan.stages[number].ops}:
-            raise _broken_wish("pipeline.cuts", cut, f"stage {number} does not have the op {cut!r}")
-        if cut in {op.op for op in before.ops}:
-            raise _broken_wish("pipeline.cuts", cut, f"stage {number - 1} has the op {cut!r} too")
+    assert staged is not None
+    for number, (cut, place) in enumerate(zip(request.pipeline.cuts, staged.cuts, strict=True), 1):
+        first = staged.anatomy.order[place].name
+        if cut != first:
+            raise _broken_wish("pipeline.cuts", cut, f"stage {number} begins with the op {first!r}")
 
 
 def check_stage_wishes(

@@ -124,7 +124,7 @@ def verify_documents(
     check_facts(plan, facts)
     check_cost(plan.cost, cost, plan.search)
     request = wished_request(plan, graph, topology, setup, calibration)
-    check_wishes(plan, request)
+    check_wishes(plan, request, staged)
     is_recomputed = any(stage.recompute is not None for stage in plan.stages)
     needs_blocks = is_recomputed or request.recompute.policy not in ("none", "auto")
     stage_requests = []

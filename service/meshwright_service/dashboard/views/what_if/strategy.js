@@ -42,5 +42,9 @@ export function pipelineFields(asked) {
     }, asked),
     whole({ name: "stages-per-rank", label: "Stages a rank", group, onlyIf, placeholder: "the best", max: 32, pointer: "/pipeline/stages_per_rank", says: "more than one with interleaved 1F1B, two with zero bubble V" }, asked),
     names({ name: "cuts", label: "Cuts", group, onlyIf, placeholder: "as the search finds best", pointer: "/pipeline/cuts", says: "the op with which each stage but the first begins, apart by blanks" }, asked),
+    placed({
+      name: "stage-layers", label: "Layers of stages", group, onlyIf, pointer: "/pipeline/layers", says: "layers of every stage, as 7,8,8,9; * for an equal part of the rest", placeholder: "as the search finds best", pattern: "([1-9][0-9]*|\\*)(,([1-9][0-9]*|\\*))*", nullable: true,
+      read: (value) => (value ?? []).map((count) => count ?? "*").join(","), write: (value) => (value ? value.split(",").map((count) => (count === "*" ? null : Number(count))) : null),
+    }, asked),
   ];
 }
