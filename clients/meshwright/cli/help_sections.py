@@ -19,8 +19,12 @@ OPTION_SECTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "Cluster and cost model": ("topology", "calibration", "stack"),
     "Parallelism": (
-        "target", "dp", "tp", "pp", "vpp", "cp", "ep", "sequence_parallel", "pipeline", "schedule",
-        "stages_per_rank", "cut", "stage_layers", "first_stage_layers", "last_stage_layers", "copies", "uneven", "sequence_order",
+        "target", "dp", "tp", "pp", "vpp", "cp", "ep", "sequence_parallel", "copies", "uneven",
+        "sequence_order",
+    ),
+    "Pipeline": (
+        "pipeline", "schedule", "stages_per_rank", "cut", "stage_layers", "first_stage_layers",
+        "last_stage_layers",
     ),
     "Strategies of ops": (
         "pin", "from_plan", "keep", "strategies", "strategy_names", "module", "rest",
