@@ -1,6 +1,6 @@
 # The service, with its embedded store or on PostgreSQL.
 #   docker build --build-arg VERSION=1.2.3 --build-arg REVISION=$(git rev-parse HEAD) -t meshwright .
-# `make image-check` builds and runs it without a Docker daemon (docs/operations.md).
+# `make image-check` builds and runs it without a Docker daemon (docs/how-to/operations.md).
 ARG BASE=python:3.11-slim
 
 FROM ${BASE} AS wheels

@@ -10,7 +10,7 @@
 # make audit  known vulnerabilities of every pinned package; fails too where one could not be asked for
 # make bench  the measurements of docs/
 # make screenshots  the picture of the README, of a real plan in Chromium
-# make schema the JSON Schemas in docs/schema, docs/operators.md and docs/command-line.md
+# make schema the JSON Schemas in docs/schema, docs/reference/operators.md and docs/reference/command-line.md
 # make clean  remove what make made
 
 SHELL := bash

@@ -1,6 +1,6 @@
 """`python -m bench.executed [NAME ...]`: every example's plan executed in numpy, and simulated.
 
-The examples of docs/examples.md, the published configurations as they are stated, and the plans
+The examples of docs/explanation/examples.md, the published configurations as stated, and the plans
 that searches over pipelines and recompute find for five of these. Devices: of the scaled-down
 meshes of all stages; ops: run on them, one for each device; CPU s: of verification alone. Step: as
 the plan says, as its simulation has it, and by how much the former is off.

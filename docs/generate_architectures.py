@@ -1,4 +1,4 @@
-"""Write the table of docs/architectures.md: `python docs/generate_architectures.py`.
+"""Write the table of docs/reference/architectures.md: `python docs/generate_architectures.py`.
 
 Every architecture of tests/capture/architectures.py is captured at its full size, without weights
 or downloads, planned on as many H100s as its training state needs, and the plan executed on a
@@ -25,7 +25,7 @@ from tests.capture.architectures import ARCHITECTURES, Architecture  # noqa: E40
 from tests.capture.closed_form import flops_in_closed_form  # noqa: E402
 from tests.capture.published_parameters import PUBLISHED  # noqa: E402
 
-PAGE = FOLDER / "architectures.md"
+PAGE = FOLDER / "reference" / "architectures.md"
 TITLES = (
     "family", "model type", "parameters", "published", "FLOPs", "replicated", "ops", "capture",
     "devices", "plan", "step", "verified",

@@ -1,4 +1,4 @@
-"""Write command-line.md beside this file, the help of every command: `make schema`."""
+"""Write reference/command-line.md, the help of every command: `make schema`."""
 
 from __future__ import annotations
 
@@ -74,4 +74,4 @@ def _section(app: typer.Typer, path: str) -> str:
 
 
 if __name__ == "__main__":
-    (FOLDER / "command-line.md").write_text(text(), encoding="utf-8")
+    (FOLDER / "reference" / "command-line.md").write_text(text(), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Write operators.md beside this file: `make schema`.
+"""Write reference/operators.md: `make schema`.
 
 Rules are shown as they are for the calls by which the tests prove them, so that nothing stands
 there that is not executed.
@@ -163,7 +163,7 @@ def _table(
 
 def main() -> None:
     """Write it."""
-    (FOLDER / "operators.md").write_text(text(), encoding="utf-8")
+    (FOLDER / "reference" / "operators.md").write_text(text(), encoding="utf-8")
 
 
 if __name__ == "__main__":

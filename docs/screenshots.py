@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 GRAPHS = ROOT / "examples" / "graphs"
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
 WINDOW = {"width": 1280, "height": 860}
-# the example of docs/sweeps.md
+# the example of docs/how-to/sweeps.md
 SWEEP = Sweep(
     topologies=(
         "h100-{16,32,64,128}x8", "h200-{16,32,64,128}x8", "b200-{8,16,32,64}x8",

@@ -1,4 +1,4 @@
-"""Plan the examples as docs/examples.md shows them: `python -m examples.plan_all [NAME ...]`.
+"""Plan the examples of docs/explanation/examples.md: `python -m examples.plan_all [NAME ...]`.
 
 Prints the rows of its table. Model FLOPs: three times those of the forward pass's matrix products,
 convolutions and attention; nothing recomputed is counted.

@@ -1,4 +1,4 @@
-"""nginx with the configuration of docs/operations.md, at ports and files of a test."""
+"""nginx with the configuration of docs/how-to/operations.md, at ports and files of a test."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.ports import unused_port
 
 ROOT = Path(__file__).resolve().parents[1]
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+OPERATIONS = (ROOT / "docs" / "how-to" / "operations.md").read_text(encoding="utf-8")
 MAIN = """
 daemon off;
 pid {folder}/nginx.pid;

@@ -31,7 +31,7 @@ CLIENT_VARIABLES = (
     "MESHWRIGHT_TOPOLOGY",
 )
 ALERTS: dict[str, Any] = yaml.safe_load((ROOT / "deploy" / "alerts.yml").read_text("utf-8"))
-OPERATIONS = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+OPERATIONS = (ROOT / "docs" / "how-to" / "operations.md").read_text(encoding="utf-8")
 
 
 def commands() -> Iterator[tuple[str, list[str]]]:
@@ -206,7 +206,7 @@ def test_where_all_processes_are_gone_an_alert_says_so() -> None:
 
 
 def example(kind: str) -> str:
-    """The one example of a kind of file in docs/operations.md."""
+    """The one example of a kind of file in docs/how-to/operations.md."""
     (found,) = re.findall(rf"^```{kind}\n(.*?)^```$", OPERATIONS, re.MULTILINE | re.DOTALL)
     return str(found)
 

@@ -27,7 +27,7 @@ from meshwright_service.common.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-SERVICE = (ROOT / "docs" / "service.md").read_text(encoding="utf-8")
+SERVICE = (ROOT / "docs" / "reference" / "service.md").read_text(encoding="utf-8")
 
 
 def test_every_page_of_the_dashboard_is_in_the_documentation() -> None:
@@ -36,7 +36,7 @@ def test_every_page_of_the_dashboard_is_in_the_documentation() -> None:
 
 
 def test_the_glossary_has_every_term_once_and_in_order() -> None:
-    page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "reference" / "glossary.md").read_text(encoding="utf-8")
     tables = [re.findall(r"^\| (.+?) \| .+ \|$", part, re.MULTILINE) for part in page.split("## ")]
     terms = [[term for term in own if term not in ("term", "---")] for own in tables if own]
     assert len(terms) == 2
@@ -108,7 +108,7 @@ def test_every_command_and_option_is_documented() -> None:
 
 
 def test_the_reference_of_the_command_line_is_current() -> None:
-    published = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
+    published = (ROOT / "docs" / "reference" / "command-line.md").read_text(encoding="utf-8")
     assert published == script(ROOT / "docs" / "generate_command_line.py").text(), "make schema"
     for path, _ in [*commands(cli, "meshwright"), *commands(server_cli, "meshwright-server")]:
         assert f"\n## {path}\n" in published
@@ -122,7 +122,7 @@ def test_every_target_of_an_export_is_documented() -> None:
 
 
 def test_no_command_takes_a_schema_back_as_the_documents_say() -> None:
-    operations = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    operations = (ROOT / "docs" / "how-to" / "operations.md").read_text(encoding="utf-8")
     assert "A schema is never downgraded, and no command does it." in operations
     assert [path for path, _ in commands(server_cli, "meshwright-server") if "down" in path] == []
 

@@ -46,14 +46,14 @@ def test_no_module_lies_loose_at_the_top_of_the_service_and_the_planner(source: 
     assert [file.name for file in source.glob("*.py")] == ["__init__.py"]
 
 
-PAGE = (ROOT / "docs" / "architecture.md").read_text()
+PAGE = (ROOT / "docs" / "explanation" / "architecture.md").read_text()
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda source: source.name)
 def test_every_room_is_named_in_the_architecture_page(source: Path) -> None:
     for room in source.iterdir():
         if room.is_dir() and room.name not in DATA | {"__pycache__", "calibrations"}:
-            assert f"| `{room.name}/` |" in PAGE, f"{room}: name it in docs/architecture.md"
+            assert f"| `{room.name}/` |" in PAGE, f"{room}: name it in the page"
 
 
 def test_every_path_in_the_architecture_page_exists() -> None:

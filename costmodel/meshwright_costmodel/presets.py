@@ -4,7 +4,7 @@ A preset is data: a device's data sheet (devices/*.json) in its usual server (no
 a pod (pods/*.json), whose slices are named by the sizes of a torus: `tpu-v5p-8x8x8`. One number
 more stands for several slices in front: `tpu-v5p-2x8x8x8`. Levels of size 1 are omitted: `h100-1x8`
 has the one level `gpu`. Several names joined by `+` are a mixed cluster, whose groups are connected
-through the ports of their nodes. Every number has its source in the JSON and in docs/topologies.md.
+through the ports of their nodes. The JSON and docs/reference/topologies.md name every source.
 """
 
 from __future__ import annotations
@@ -235,7 +235,7 @@ def _node_levels(node: ServerPreset, devices: int, name: str) -> list[Level]:
         f"topology preset {name!r}: a node ({node.name}) cannot hold {devices} devices evenly; "
         f"1 to {inner.size}"
         + (f" or a multiple of {boards} up to {boards * inner.size}" if boards > 1 else "")
-        + " will do. For other servers write the topology as JSON (docs/topologies.md)"
+        + " will do. For other servers write the topology as JSON (docs/reference/topologies.md)"
     )
 
 

@@ -10,7 +10,8 @@ from bench.gpu_accuracy import kernel_table, step_table, summary
 from meshwright.common.files import read_document
 from meshwright.schema.samples import Samples
 
-PAGE = (Path(__file__).parents[2] / "docs" / "cost-model.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs" / "explanation" / "cost-model.md").read_text(encoding="utf-8")
 
 
 def test_the_tables_of_the_page_are_those_of_the_command() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from bench.published_memory import GIB, predicted, rows
 
-PAGE = Path(__file__).parents[2] / "docs" / "cost-model.md"
+PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "cost-model.md"
 
 
 def test_a_row_of_the_page_is_what_the_judge_says() -> None:

@@ -33,7 +33,7 @@ class Architecture:
 
     @property
     def whole(self) -> dict[str, Any]:
-        """The configuration of the table in docs/architectures.md."""
+        """The configuration of the table in docs/reference/architectures.md."""
         return self._settings(self.full)
 
     def _settings(self, fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Architectures of the table in docs/architectures.md train the same as their graphs, when small.
+"""The architectures of docs/reference/architectures.md train the same as their graphs, when small.
 
 `make test` takes a few of them and a fifth of the others (tests/capture/rotation.py).
 """

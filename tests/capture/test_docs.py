@@ -1,4 +1,4 @@
-"""docs/capture.md and docs/architectures.md say what is there."""
+"""docs/how-to/capture.md and docs/reference/architectures.md say what is there."""
 
 import json
 import re
@@ -19,8 +19,8 @@ from tests.capture.published_parameters import PUBLISHED
 
 FOLDER = Path(__file__).parents[2] / "docs"
 CONFIGS = FOLDER.parent / "examples" / "configs"
-DOCS = (FOLDER / "capture.md").read_text()
-ARCHITECTURES_PAGE = (FOLDER / "architectures.md").read_text()
+DOCS = (FOLDER / "how-to" / "capture.md").read_text()
+ARCHITECTURES_PAGE = (FOLDER / "reference" / "architectures.md").read_text()
 
 
 def test_every_pass_is_in_the_docs():
@@ -91,7 +91,7 @@ def test_the_outputs_of_precision_and_sizes_are_those_of_the_recipe(tmp_path, mo
 
 
 def test_the_models_from_configurations_have_as_many_parameters_as_the_page_says():
-    page = (FOLDER / "examples.md").read_text()
+    page = (FOLDER / "explanation" / "examples.md").read_text()
     table = page[page.index("## Models from their configurations") :]
     rows = re.findall(r"^\| ([a-z0-9.-]+) \| ([\d.,]+)B \|", table, re.MULTILINE)
     assert len(rows) == 8

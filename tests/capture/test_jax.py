@@ -256,7 +256,7 @@ def test_a_factory_must_give_a_recipe():
 
 
 def test_the_example_of_the_docs_is_captured_from_the_shell(tmp_path, monkeypatch):
-    page = (Path(__file__).parents[2] / "docs" / "capture.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "how-to" / "capture.md").read_text()
     (example,) = re.findall(r"```python\n(import jax.*?)```", page, re.DOTALL)
     (tmp_path / "my_models.py").write_text(example)
     monkeypatch.chdir(tmp_path)

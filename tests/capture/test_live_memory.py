@@ -21,7 +21,7 @@ from tests.capture.live_models import Case
 from tests.solver.requests import planned, toy_request
 from tests.solver.small_graphs import topology
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "cost-model.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "cost-model.md"
 FEW, MANY = 50, 8000  # words: with few a layer's backward pass is the fullest moment, else the loss
 CASES: Mapping[str, Callable[[], Case]] = {
     "GPT": partial(models.gpt, vocabulary=FEW),

@@ -11,7 +11,7 @@ from meshwright.capture.program import Value
 from meshwright_solver.rules.mindspore import OPERATORS
 from tests.mindspore.cases import MODELS, graph_of
 
-DOCS = (Path(__file__).parents[2] / "docs" / "mindspore.md").read_text()
+DOCS = (Path(__file__).parents[2] / "docs" / "how-to" / "mindspore.md").read_text()
 
 
 def test_the_docs_name_every_operator_that_is_known() -> None:

@@ -15,7 +15,7 @@ from tests.clients.conftest import Run
 from tests.service import planners
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "estimate.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "estimate.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^    meshwright (estimate .*)$", PAGE, re.MULTILINE)
 LLAMA = ROOT / "examples" / "graphs" / "llama3-8b.json.gz"
 ON = (LLAMA, "--topology", "h100-8x8", "--batch", "64", "--seq", "4096")

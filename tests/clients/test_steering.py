@@ -1,4 +1,4 @@
-"""What the command line says of a plan that is wanted, and docs/steering.md."""
+"""What the command line says of a plan that is wanted, and docs/how-to/steering.md."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from meshwright.schema.dim_cuts import show_cuts
 from tests.clients.conftest import Run
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "steering.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "steering.md").read_text(encoding="utf-8")
 COMMANDS = re.findall(r"^    meshwright (plan .*)$", PAGE, re.MULTILINE)
 
 

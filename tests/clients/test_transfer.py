@@ -85,7 +85,7 @@ def test_the_commands_of_the_documentation_run(
 ) -> None:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / "docs" / "redistribution.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "explanation" / "redistribution.md").read_text(encoding="utf-8")
     section = text.split("## Between two meshes")[1]
     commands = [line for line in section.splitlines() if line.startswith("    meshwright ")]
     assert len(commands) == 5

@@ -16,8 +16,8 @@ from meshwright_costmodel.link_kinds import FULL_MESH_KINDS, NODE_KINDS
 from meshwright_costmodel.presets import preset, presets
 
 DOCS = Path(__file__).parents[2] / "docs"
-TOPOLOGIES = (DOCS / "topologies.md").read_text()
-COST_MODEL = (DOCS / "cost-model.md").read_text()
+TOPOLOGIES = (DOCS / "reference" / "topologies.md").read_text()
+COST_MODEL = (DOCS / "explanation" / "cost-model.md").read_text()
 
 
 def rows(text, columns):

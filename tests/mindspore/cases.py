@@ -140,7 +140,7 @@ def parameter_collectives(name: str) -> Counter[Collective]:
 
 
 def row(name: str, found: Counter[str]) -> str:
-    """A row of the table in docs/mindspore.md. found: collectives that MindSpore compiled."""
+    """A row of the table in docs/how-to/mindspore.md. found: compiled collectives."""
     exact, kinds = forward_collectives(name)
     exported = network(name)
     layouts = sum(own.in_layout is not None for own in exported.primitives.values())

@@ -2,7 +2,7 @@
 
 Graphs as captured, and for every case the network that a plan became, with the strategies as
 MindSpore itself writes them into a file after `.shard()`. Says the rows of the table in
-docs/mindspore.md. Run where MESHWRIGHT_MINDSPORE is the Python with MindSpore.
+docs/how-to/mindspore.md. Run where MESHWRIGHT_MINDSPORE is the Python with MindSpore.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from tests.mindspore.cases import MODELS, graph_of, network
 from tests.mindspore.children import ROOT, capture, compiled, run
 from tests.mindspore.record import BATCHES
 
-DOCS = (ROOT / "docs" / "mindspore.md").read_text()
+DOCS = (ROOT / "docs" / "how-to" / "mindspore.md").read_text()
 
 
 @pytest.mark.parametrize("model", MODELS)

@@ -20,7 +20,7 @@ from tests.mindspore.cases import (
 )
 from tests.mindspore.children import compiled
 
-DOCS = (Path(__file__).parents[2] / "docs" / "mindspore.md").read_text()
+DOCS = (Path(__file__).parents[2] / "docs" / "how-to" / "mindspore.md").read_text()
 TRAINED = ("gpt-dp2-tp4", "reid", "reid-level2", "widedeep")
 
 

@@ -25,7 +25,7 @@ from tests.runtime.block_models import LENGTH, WORDS, block_model, captured_bloc
 from tests.solver.requests import toy_request
 from tests.solver.small_graphs import topology
 
-DOCS = Path(__file__).parents[2] / "docs" / "runtime.md"
+DOCS = Path(__file__).parents[2] / "docs" / "how-to" / "runtime.md"
 T = torch.Tensor
 
 

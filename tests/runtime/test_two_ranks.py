@@ -11,7 +11,7 @@ from meshwright.schema import Axis, Pin, Pipeline
 from tests.capture.rotation import rotating, values_of_session
 from tests.runtime.planned import FEW, Run, Wanted, equals_one_process, runs_as_planned, trained
 
-DOCS = Path(__file__).parents[2] / "docs" / "runtime.md"
+DOCS = Path(__file__).parents[2] / "docs" / "how-to" / "runtime.md"
 SEQUENCE_PARALLEL = {"tp": 2, "sequence_parallel": True}
 ROWS_CUT = (Pin(op="*.attention", strategy={"s": (Axis("gpu"),), "t": ()}),)
 CASES = (

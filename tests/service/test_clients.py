@@ -92,7 +92,7 @@ def test_a_search_is_followed_over_a_restart_to_its_plan(
 
 
 def test_the_example_of_the_docs_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    text = (ROOT / "docs" / "clients.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "reference" / "clients.md").read_text(encoding="utf-8")
     _, _, code = text.partition("```python\n")
     with server(tmp_path) as (url, _):
         with Client(url) as client:

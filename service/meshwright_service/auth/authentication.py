@@ -21,7 +21,7 @@ from meshwright_service.auth.api_keys import Keys
 from meshwright_service.auth.principals import ANYBODY, Principal
 from meshwright_service.auth.schemes import SCHEMES, Credential, Scheme
 
-KEPT_S = 5.0  # chosen; stated in docs/service.md
+KEPT_S = 5.0  # chosen; stated in docs/reference/service.md
 KEPT = 4096  # cached principals; chosen: further keys are looked up again
 
 

@@ -24,7 +24,7 @@ Format = Literal["auto", "json", "text"]
 
 
 class Settings(BaseSettings):
-    """The settings of the server; docs/service.md explains each one.
+    """The settings of the server; docs/reference/service.md explains each one.
 
     database_url: SQLAlchemy URL; empty for SQLite in `data_dir`.
     database_password: password of the role in database_url, which then has none.

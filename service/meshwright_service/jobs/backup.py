@@ -103,7 +103,7 @@ def _file_of(url: str) -> Path:
     if parsed.get_backend_name() != "sqlite" or not parsed.database:
         raise CannotCopy(
             "the store is not SQLite. Use pg_dump and pg_restore for PostgreSQL "
-            "(docs/operations.md)"
+            "(docs/how-to/operations.md)"
         )
     return Path(parsed.database)
 

@@ -1,7 +1,7 @@
 """Prometheus metrics of one process; `store_metrics` adds those of the store.
 
 No label names a tenant, a key, a job or a document, because their number is unbounded.
-docs/operations.md lists all metrics; a test compares the list.
+docs/how-to/operations.md lists all metrics; a test compares the list.
 """
 
 from __future__ import annotations

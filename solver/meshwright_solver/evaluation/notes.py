@@ -250,5 +250,5 @@ def microbatch_interleaving(problem: Problem) -> list[str]:
         return []
     return [
         f"microbatches go in groups of {copies} that take turns: while one computes, what another "
-        "sends moves beside it (docs/simulation.md)"
+        "sends moves beside it (docs/explanation/simulation.md)"
     ]

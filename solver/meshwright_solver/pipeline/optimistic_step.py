@@ -5,10 +5,11 @@ of equal shares, and F, I, W the plan's passes over one of m microbatches,
 
     step  =  (m (F + I + W) + bubble + once) / p
 
-The bubble is that of the schedule for equal stages (docs/pipelines.md); `zb_v` is run with equal
-stages instead. The formula leaves out uneven layers, transfers and memory limits. Plans on the same
-meshes are therefore hardly faster, but plans on finer meshes can be. With the work of the graph in
-place of a plan's passes (`graph_work.py`), no plan with stages of equal work is faster.
+The bubble is that of the schedule for equal stages (docs/explanation/pipelines.md); `zb_v` is run
+with equal stages instead. The formula leaves out uneven layers, transfers and memory limits. Plans
+on the same meshes are therefore hardly faster, but plans on finer meshes can be. With the work of
+the graph in place of a plan's passes (`graph_work.py`), plans with stages of equal work are not
+faster.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The example of docs/conversions.md prints what it says."""
+"""The example of docs/reference/conversions.md prints what it says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "conversions.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "conversions.md"
 
 
 def test_the_example_prints_what_its_comments_say() -> None:

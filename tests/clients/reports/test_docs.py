@@ -1,4 +1,4 @@
-"""The example of docs/graphs.md prints what it says."""
+"""The example of docs/how-to/graphs.md prints what it says."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[3]
-PAGE = (ROOT / "docs" / "graphs.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs" / "how-to" / "graphs.md").read_text(encoding="utf-8")
 
 
 def test_the_example_prints_what_the_page_says(tmp_path: Path) -> None:

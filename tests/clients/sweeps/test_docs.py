@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_the_example_of_the_page_runs() -> None:
-    page = (ROOT / "docs" / "sweeps.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "sweeps.md").read_text(encoding="utf-8")
     (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     ran = subprocess.run(
         [sys.executable, "-c", example],

@@ -91,7 +91,7 @@ def runs(
         Case(w.name, w.model, str(planned[w.name][0]), w.form, w.microbatches, w.dtype)
         for w in chosen
     ]
-    page = Path(__file__).parents[3] / "docs" / "runtime-jax.md"
+    page = Path(__file__).parents[3] / "docs" / "how-to" / "runtime-jax.md"
     (example,) = re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
     found = run_devices(cases, folder, example)
     return {name: Run(own, graph, found[name]) for name, (_, own, graph) in planned.items()}

@@ -61,7 +61,7 @@ class Large(torch.nn.Module):
 
 
 def test_the_ten_lines_of_the_page_run(tmp_path: Path) -> None:
-    page = (ROOT / "docs" / "runtime-torch.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "runtime-torch.md").read_text(encoding="utf-8")
     (lines,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     script = tmp_path / "train.py"
     script.write_text(

@@ -63,7 +63,7 @@ OPERATORS = {"/metrics"}  # no tenant's, and no admin's either
 
 
 def scope_of(method: str, path: str) -> Scope:
-    """What docs/service.md says that a key needs."""
+    """What docs/reference/service.md says that a key needs."""
     if path.startswith("/v1/keys") or method == "delete":
         return "admin"
     if path in OPERATORS:

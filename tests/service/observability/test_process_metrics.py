@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -137,7 +136,7 @@ def busy(serve: Serve) -> TestClient:
 
 
 def test_the_table_of_the_documentation_is_what_is_exported(busy: TestClient) -> None:
-    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-to" / "operations.md").read_text(encoding="utf-8")
     documented = {
         name: (type_, frozenset(re.findall(r"`(\w+)`", labels)))
         for name, type_, labels in DOCUMENTED.findall(text)
@@ -230,6 +229,6 @@ def test_the_dashboard_has_a_place_for_every_panel() -> None:
 
 
 def test_the_documents_that_operations_point_to_exist() -> None:
-    text = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "how-to" / "operations.md").read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#]+)", text):
-        assert (ROOT / "docs" / Path(target)).exists(), target
+        assert (ROOT / "docs" / "how-to" / target).exists(), target

@@ -130,11 +130,11 @@ def test_what_another_user_owns_stays_with_a_warning(
 
 
 def test_every_key_that_the_documents_write_to_a_file_is_its_owners_alone(tmp_path: Path) -> None:
-    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").glob("*.md")]
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md")]
     texts.append((ROOT / "README.md").read_text(encoding="utf-8"))
     written = re.findall(r"^.*\bkeys create\b[^`\n]*> *\w.*$", "\n".join(texts), re.MULTILINE)
     assert written
-    for line in written:
+    for line in (line.removeprefix("$ ") for line in written):
         command = re.sub(r"[^(;]*\bmeshwright-server keys create[^>]*", "echo secret ", line)
         subprocess.run(["sh", "-c", command], cwd=tmp_path, check=True, timeout=120)
     assert {file.stat().st_mode & 0o777 for file in tmp_path.iterdir()} == {0o600}

@@ -1,4 +1,4 @@
-"""What docs/examples.md says of the example plans: their structure, not their numbers."""
+"""The structure of the plans of docs/explanation/examples.md, not their numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from meshwright_costmodel.calibrations import default_calibration, half_exposed_
 from meshwright_solver.planning.planner import plan
 from meshwright_solver.problem.problem import build_problem
 
-DOC = Path(__file__).parents[3] / "docs" / "examples.md"
+DOC = Path(__file__).parents[3] / "docs" / "explanation" / "examples.md"
 
 Strategy = dict[str, frozenset[str]]
 

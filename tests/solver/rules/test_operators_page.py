@@ -1,4 +1,4 @@
-"""docs/operators.md says what the rules are."""
+"""docs/reference/operators.md says what the rules are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DOCS = Path(__file__).resolve().parents[3] / "docs"
 
 
 def test_the_page_of_operators_is_current_and_complete() -> None:
-    published = (DOCS / "operators.md").read_text(encoding="utf-8")
+    published = (DOCS / "reference" / "operators.md").read_text(encoding="utf-8")
     assert published == script(DOCS / "generate_operators.py").text(), "run: make schema"
     for kind in KINDS:
         assert f"| `{kind}` |" in published

@@ -26,7 +26,7 @@ from tests.solver.requests import mlp_request, planned
 from tests.solver.small_graphs import topology
 
 TOLERANCE = 0.03
-# every kind of example; the two largest take seconds more and are told in docs/simulation.md
+# every kind of example; docs/explanation/simulation.md has the two largest, which take seconds
 PLANNED = [case for case in EXAMPLES if case.name not in ("llama3-405b", "gpt3-175b")]
 
 

@@ -19,7 +19,7 @@ from meshwright_solver.search.documents.engines import (
     search_with,
 )
 
-PAGE = (Path(__file__).resolve().parents[4] / "docs" / "search.md").read_text()
+PAGE = (Path(__file__).resolve().parents[4] / "docs" / "explanation" / "search.md").read_text()
 
 
 def deaf(_engine: Engine, _step: SearchStep) -> None:

@@ -19,7 +19,7 @@ from meshwright_solver.stage.search_progress import SearchProgress
 from tests.solver.requests import mlp_request
 from tests.solver.small_graphs import topology
 
-PAGE = (Path(__file__).resolve().parents[4] / "docs" / "search.md").read_text()
+PAGE = (Path(__file__).resolve().parents[4] / "docs" / "explanation" / "search.md").read_text()
 
 
 def test_a_request_can_name_every_engine_and_auto() -> None:
