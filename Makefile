@@ -10,13 +10,14 @@
 # make audit  known vulnerabilities of every pinned package; fails too where one could not be asked for
 # make bench  the measurements of docs/
 # make screenshots  the picture of the README, of a real plan in Chromium
+# make docs  the documentation as a site in build/docs; warnings are errors
 # make schema the JSON Schemas in docs/schema, docs/reference/operators.md and docs/reference/command-line.md
 # make clean  remove what make made
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DELETE_ON_ERROR:
-.PHONY: run test test-long test-mindspore test-frameworks test-gpu image-check lint audit bench schema screenshots clean system-packages
+.PHONY: run test test-long test-mindspore test-frameworks test-gpu image-check lint audit bench docs schema screenshots clean system-packages
 
 PYTHON ?= python3
 VENV := .venv
@@ -75,6 +76,10 @@ bench: $(VENV)/.test
 	@for file in $$(grep -l __main__ bench/*.py); do \
 		echo "== $$file"; $(PY) -m bench.$$(basename "$$file" .py); done
 
+docs: $(VENV)/.docs
+	@$(PY) -m sphinx --fail-on-warning --keep-going -q -b html docs build/docs
+	@echo "build/docs/index.html"
+
 schema: $(VENV)/.test
 	$(PY) docs/schema/generate.py
 	$(PY) docs/generate_operators.py
@@ -95,6 +100,11 @@ $(VENV)/.run: $(PROJECTS) | $(PY)
 	@echo "Installing Meshwright into $(VENV); once, and again when its dependencies change"
 	@$(PIP) --editable ./clients --editable .
 	@touch $@
+
+$(VENV)/.docs: $(PROJECTS) | $(PY)
+	@echo "Installing what the site needs into $(VENV)"
+	@$(PIP) --editable ./clients --editable '.[docs]'
+	@touch $(VENV)/.run $@
 
 # torch first and alone: the version is exact, and nothing else may choose another one
 $(VENV)/.test: $(PROJECTS) | $(PY)
