@@ -14,11 +14,8 @@ DOCS = ROOT / "docs"
 PENDING = {
     "agents",
     "capture",
-    "explain",
     "operations",
-    "recompute",
     "runtime",
-    "runtime-jax",
     "steering",
 }
 PAGES = [
