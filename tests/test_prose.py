@@ -15,7 +15,6 @@ PENDING = {
     "agents",
     "capture",
     "operations",
-    "runtime",
     "steering",
 }
 PAGES = [
@@ -25,6 +24,7 @@ PAGES = [
     DOCS / "explanation" / "decisions.md",
     DOCS / "reference" / "schemas.md",
     DOCS / "reference" / "stability.md",
+    DOCS / "reference" / "support.md",
     *sorted((DOCS / "tutorials").glob("*.md")),
     *sorted(page for page in (DOCS / "how-to").glob("*.md") if page.stem not in PENDING),
 ]
