@@ -42,7 +42,7 @@ class Queued:
     is_repeat: bool
 
 
-class Order(Protocol):
+class JobOrder(Protocol):
     """A parsed request. request: its digest with the planner's build; inputs: without the build."""
 
     @property
@@ -53,7 +53,7 @@ class Order(Protocol):
 
 
 def answering_job(
-    service: State, by: Principal, acceptance: Acceptance | None, order: Order, on: Connection
+    service: State, by: Principal, acceptance: Acceptance | None, order: JobOrder, on: Connection
 ) -> Row[Any] | None:
     """The newest job that answers a request; None without one, or if acceptance is None."""
     if acceptance is None:
