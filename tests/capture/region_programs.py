@@ -31,7 +31,7 @@ def random_program(seed: int, size: int, length: int = 6) -> RegionProgram:
     draw = random.Random(seed)
     columns, varies = size * size * draw.choice([2, 4]), draw.random() < 0.5
     steps: list[Step] = []
-    width = columns
+    width = columns // size if varies else columns
     for _ in range(length):
         kinds = ["tanh", "shared linear", "own linear", "all_reduce"]
         if width * size <= MOST_COLUMNS:

@@ -182,23 +182,6 @@ def test_annotations_of_shardings_are_pins_that_a_plan_keeps():
     assert ways == {"b0": 2, "n": 4}
 
 
-def test_a_collective_of_the_program_is_refused_by_name():
-    def summed(params, x):
-        def part(own, rows):
-            return lax.psum(rows @ own, "data")
-
-        specs = (PartitionSpec(None, None), PartitionSpec("data", None))
-        return jax.shard_map(part, mesh=MESH, in_specs=specs, out_specs=PartitionSpec())(
-            params, x
-        ).sum()
-
-    def arguments(sizes):
-        return S((4, 4), jnp.float32), S((sizes["batch"] * 8, 4), jnp.float32)
-
-    with pytest.raises(GraphError, match=r"communicates between devices .shard_map"):
-        capture_jax(JaxRecipe("sum", summed, arguments, {"batch": 8}))
-
-
 def test_a_scan_over_a_symbol_is_refused_by_name():
     def function(params, x):
         made, _ = lax.scan(lambda h, row: (jnp.tanh(h @ params + row), None), x[0], x)

@@ -17,6 +17,7 @@ from meshwright.schema import Mesh, RequestError
 from meshwright_solver.common.arrays import BoolArray, IntArray
 from meshwright_solver.problem.op_info import OpInfo
 from meshwright_solver.problem.problem import Problem
+from meshwright_solver.problem.values import Values
 from meshwright_solver.strategies.op_model import OpModel
 
 
@@ -34,8 +35,11 @@ class GroupRule:
         return mask
 
 
-def group_rules(problem: Problem) -> Mapping[int, GroupRule]:
-    """The rules of ops inside regions, by position. Ops that read a group dim whole have none."""
+def group_rules(problem: Problem, values: Values) -> Mapping[int, GroupRule]:
+    """The rules of ops inside regions, by position.
+
+    Ops that read a group dim whole have none, and neither have ops on constants alone.
+    """
     sizes_of: dict[str, dict[int, int]] = {}  # tensor -> slot of a group dim -> ranks
     rules: dict[int, GroupRule] = {}
     for position, op in enumerate(problem.ops):
@@ -55,7 +59,11 @@ def group_rules(problem: Problem) -> Mapping[int, GroupRule]:
             sizes_of[port.tensor] = {
                 slot: ranks[part] for part, slot in port.slot_of.items() if part in ranks
             }
-        if all(op.parts[part].shardable for part in ranks):
+        is_constant = all(values.value_of[port.tensor].is_free for port in op.outputs)
+        if position in values.views or is_constant:
+            continue
+        open_parts = {part for part in values.shardable[position] if op.parts[part].shardable}
+        if ranks.keys() <= open_parts:
             rules[position] = GroupRule(frozenset(ranks), max(ranks.values()))
     return rules
 

@@ -60,7 +60,7 @@ def filters(
     batch = batch_parts(problem) if outside else ()
     degrees = request.degrees
     stated = stated_strategies(problem, degrees, mesh, views) if degrees is not None else {}
-    groups = group_rules(problem)
+    groups = group_rules(problem, values)
     allowed: dict[int, StrategyRules] = {}
     for position in range(len(problem.ops)):
         if position in views or position in pins:

@@ -107,12 +107,12 @@ def _pool(call: NodeCall, *, kind: str) -> None:
 
 
 def _reduce(call: NodeCall, *, kind: str) -> None:
-    call.op(kind, [call.x], dims=sorted(call.attrs["axes"]), keepdim=False)
+    call.op(kind, [call.x], dims=sorted(map(int, call.attrs["axes"])), keepdim=False)
 
 
 def _argmax_or_argmin(call: NodeCall, *, kind: str) -> None:
     (dim,) = call.attrs["axes"]
-    call.op(kind, [call.x], dim=dim, keepdim=False)
+    call.op(kind, [call.x], dim=int(dim), keepdim=False)
 
 
 def _cumsum(call: NodeCall) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+import jax
 import numpy as np
 
 from meshwright.capture.jax import elementwise, layers, shape
+from meshwright.capture.jax.shard_maps import whole_function
 from meshwright.capture.node_arithmetic import plain
 from meshwright.capture.node_call import Converter, NodeCall
 from meshwright.capture.program import Node, Program, Value
@@ -27,7 +30,7 @@ _CALLS = frozenset({
     "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_lin",
 })  # fmt: skip
 _COLLECTIVES = frozenset({
-    "shard_map", "psum", "psum2", "psum_invariant", "pmax", "pmin", "ppermute", "all_gather",
+    "psum", "psum2", "psum_invariant", "pmax", "pmin", "ppermute", "all_gather",
     "all_gather_invariant", "all_to_all", "reduce_scatter", "pmap", "xla_pmap",
 })  # fmt: skip
 # functions of jax.nn with a canonical kind, and their source file
@@ -101,6 +104,8 @@ class JaxprReader:
 
     def _equation(self, equation: Any, inputs: list[Value], path: str) -> list[Value]:
         kind, params = equation.primitive.name, equation.params
+        if kind == "shard_map":
+            return self._region(equation, inputs, path)
         if kind in _COLLECTIVES:
             raise GraphError(
                 f"{path or 'the function'} communicates between devices ({kind}). Capture the "
@@ -134,6 +139,15 @@ class JaxprReader:
             call.op(canonical, [call.x])
         self.program.nodes += call.nodes
         return call.values
+
+    def _region(self, equation: Any, inputs: list[Value], path: str) -> list[Value]:
+        """A region with its own collectives, read as a function of whole arrays."""
+        structs = [
+            jax.ShapeDtypeStruct(variable.aval.shape, variable.aval.dtype)  # type: ignore[no-untyped-call]  # jax has no types there
+            for variable in equation.invars
+        ]
+        closed = jax.make_jaxpr(whole_function(equation))(*structs)
+        return self.read(closed.jaxpr, closed.consts, inputs, path)
 
     def _annotate(self, value: Value, sharding: Any, path: str) -> Value:
         """Record the annotation of a value; a computed value gets an identity op.
@@ -215,7 +229,8 @@ class JaxprReader:
 
 
 def _scopes(equation: Any) -> str:
-    return str(equation.source_info.name_stack).replace("/", ".")
+    scopes = re.sub(r"vmap\(([^()]*)\)", r"\1", str(equation.source_info.name_stack))
+    return ".".join(scope for scope in scopes.split("/") if scope)
 
 
 def _join_path(outer: str, inner: str) -> str:

@@ -20,6 +20,11 @@ def _transpose(call: NodeCall) -> None:
     call.op("transpose", [call.x], dims=list(call.attrs["permutation"]))
 
 
+def _group(call: NodeCall) -> None:
+    """The begin or the end of a group dim (`meshwright.capture.jax.shard_maps`)."""
+    call.op("identity", [call.x], **call.attrs)
+
+
 def _broadcast(call: NodeCall) -> None:
     """A reshape that inserts dims of one, then an expand."""
     number = call.scalar(0)
@@ -92,6 +97,7 @@ def _iota(call: NodeCall) -> None:
 
 CONVERTERS: dict[str, Converter] = {
     "reshape": _reshape,
+    "meshwright_group": _group,
     "squeeze": _squeeze,
     "transpose": _transpose,
     "broadcast_in_dim": _broadcast,
