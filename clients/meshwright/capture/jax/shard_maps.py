@@ -69,7 +69,7 @@ def whole_function(equation: Any) -> Callable[..., Sequence[Array]]:
             "specs; the planner shards the rest over other axes"
         )
     axis, size = next(iter(sizes.items()), ("", 1))
-    region = _Region(axis, size)
+    region = _ShardMapBody(axis, size)
     body = params["jaxpr"]
 
     def whole(*inputs: Array) -> Sequence[Array]:
@@ -85,7 +85,7 @@ def whole_function(equation: Any) -> Callable[..., Sequence[Array]]:
 
 
 @dataclass(frozen=True)
-class _Region:
+class _ShardMapBody:
     axis: str
     size: int
 
