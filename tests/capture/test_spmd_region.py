@@ -13,6 +13,7 @@ from torch.distributed import _functional_collectives as functional
 from meshwright.capture import SpmdRegion, capture_module
 from meshwright.schema import Budget, Graph, GraphError, RequestError
 from meshwright_solver.planning.planner import plan
+from meshwright_solver.stage.request_check import check
 from meshwright_solver.verification.verify import verify_documents
 from tests.capture.region_programs import RegionModel, all_ranks, random_program, region_of
 from tests.solver.requests import planned, toy_request
@@ -133,3 +134,5 @@ def test_a_group_that_no_axes_make_is_refused() -> None:
     graph = graph_of(Net(lambda y: functional.all_reduce(y, "sum", "")))
     with pytest.raises(RequestError, match="a region of 4 ranks, and no axes of any mesh make 4"):
         plan(toy_request(graph=graph, topology=topology(2, 3)))
+    with pytest.raises(RequestError, match="a region of 4 ranks"):
+        check(toy_request(graph=graph, topology=topology(2, 3)))

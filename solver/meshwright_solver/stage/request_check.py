@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from meshwright.schema import Request
 from meshwright_costmodel.calibrations import calibration_for
+from meshwright_solver.constraints.group_dims import check_groups
 from meshwright_solver.constraints.meshes import meshes_of
 from meshwright_solver.constraints.pins import check_axes, pinned_ops
 from meshwright_solver.constraints.strategy_filters import filters
@@ -24,4 +25,5 @@ def check(request: Request) -> None:
     values = find_values(problem)
     pins = pinned_ops(problem, request.pins, values.views)
     check_axes(list(pins.values()), candidates)
+    check_groups(problem, candidates)
     filters(problem, request, pins, values, candidates[0])
