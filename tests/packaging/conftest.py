@@ -51,6 +51,7 @@ def installed(built: list[zipfile.ZipFile], tmp_path_factory: pytest.TempPathFac
 def environment(wheel_files: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A virtual environment with the two wheels, and the dependencies of this one behind them."""
     folder = tmp_path_factory.mktemp("environment")
+    folder.chmod(0o755)  # users of the sandbox read it
     venv.create(folder, with_pip=False, symlinks=True)
     python = folder / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", str(python)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
@@ -38,11 +39,14 @@ def usual_processes() -> int:
 def processes(count: int, modules: Sequence[str] = ()) -> Iterator[Executor | None]:
     """An executor of `count` separate processes; None for one, which is the current process.
 
+    None too where the system lets none start: the fork server has a socket in the temporary folder,
+    and the queues have semaphores in /dev/shm.
+
     `modules` are preloaded once for all processes, in the background, where the system supports a
     fork server. On exit, pending tasks are canceled, and running tasks are not waited for; the
     interpreter waits for them when it ends.
     """
-    if count <= 1:
+    if count <= 1 or not _may_start_processes():
         yield None
         return
     pool = _LateProcesses(count, modules)
@@ -50,6 +54,17 @@ def processes(count: int, modules: Sequence[str] = ()) -> Iterator[Executor | No
         yield pool
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _may_start_processes() -> bool:
+    # a lock of the method "fork" needs no other process
+    method = "fork" if "fork" in get_all_start_methods() else None
+    try:
+        tempfile.gettempdir()
+        get_context(method).Lock()
+    except (OSError, ImportError):
+        return False
+    return True
 
 
 @contextmanager

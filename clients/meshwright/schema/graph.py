@@ -62,7 +62,7 @@ class Tensor(Model):
     """A tensor: one value of the program."""
 
     naming: ClassVar[tuple[str, ...]] = ("name",)
-    content: ClassVar = itemgetter("shape", "dtype", "role", "trainable")
+    content: ClassVar[Any] = itemgetter("shape", "dtype", "role", "trainable")
 
     name: Name = Field(description="The name of the tensor, unique in the graph.")
     shape: tuple[Whole | str, ...] = Field(

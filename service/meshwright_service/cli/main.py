@@ -28,6 +28,7 @@ from meshwright_service.cli.shell import Folder, Store, refused, say, settings_o
 from meshwright_service.common.malloc_arenas import keep_arenas_few
 from meshwright_service.common.settings import Settings
 from meshwright_service.common.sockets import is_loopback, listen, url_of
+from meshwright_service.common.temporary_folder import ensure_temporary_folder
 from meshwright_service.observability import logs
 
 if TYPE_CHECKING:
@@ -86,6 +87,7 @@ def serve(
     )  # fmt: skip
     logs.configure(settings.log)
     keep_arenas_few()
+    _ensure_temporary_folder(settings)
     from meshwright_service.cli.server import Web, check_tls
 
     try:
@@ -121,6 +123,7 @@ def worker(
         raise refused("the worker would run no jobs. Use --workers 1 or more")
     logs.configure(settings.log)
     keep_arenas_few()
+    _ensure_temporary_folder(settings)
     with _checked_setup(settings):
         from meshwright_service.api.app import build
 
@@ -177,6 +180,16 @@ def health(
 def main() -> None:
     """The console script."""
     cli()
+
+
+def _ensure_temporary_folder(settings: Settings) -> None:
+    try:
+        ensure_temporary_folder(settings.data_dir)
+    except OSError as failure:
+        raise refused(
+            f"no folder for temporary files is writable, nor is {settings.data_dir}: "
+            f"{failure.strerror or failure}. Mount a writable /tmp, or set TMPDIR"
+        ) from None
 
 
 def _check_keys(settings: Settings) -> None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar
 
@@ -52,8 +52,8 @@ def dask_workers(scheduler: Scheduler, count: int, modules: list[str]) -> Iterat
 
         def here() -> Executor:
             executor_here = stack.enter_context(processes(max(2, count), modules))
-            assert executor_here is not None
-            return executor_here
+            # without processes: one search at a time
+            return executor_here or stack.enter_context(ThreadPoolExecutor(1))
 
         client = _connect(scheduler)
         if client is None:
