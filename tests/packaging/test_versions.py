@@ -61,6 +61,14 @@ def test_every_dependency_has_a_lower_bound(built: list[zipfile.ZipFile]) -> Non
             assert is_ours or is_for_tests or one.specifier, line
 
 
+def test_every_extra_is_documented(built: list[zipfile.ZipFile]) -> None:
+    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    for wheel in built:
+        metadata = metadata_of(wheel)
+        for extra in set(metadata.get_all("Provides-Extra", [])) - {"test"}:
+            assert f"| `{extra}` | `{metadata['Name']}` |" in page, extra
+
+
 @pytest.mark.parametrize(
     ("name", "module"), [("meshwright", CLIENT), ("meshwright-server", SERVER)]
 )

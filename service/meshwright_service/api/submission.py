@@ -42,8 +42,8 @@ class Queued:
     is_repeat: bool
 
 
-class JobOrder(Protocol):
-    """A parsed request. request: its digest with the planner's build; inputs: without the build."""
+class RequestDigests(Protocol):
+    """The digests of a parsed request. request: with the planner's build; inputs: without it."""
 
     @property
     def request(self) -> str: ...
@@ -53,7 +53,11 @@ class JobOrder(Protocol):
 
 
 def answering_job(
-    service: State, by: Principal, acceptance: Acceptance | None, order: JobOrder, on: Connection
+    service: State,
+    by: Principal,
+    acceptance: Acceptance | None,
+    order: RequestDigests,
+    on: Connection,
 ) -> Row[Any] | None:
     """The newest job that answers a request; None without one, or if acceptance is None."""
     if acceptance is None:
