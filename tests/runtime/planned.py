@@ -50,7 +50,7 @@ class Wanted:
     degrees: dict[str, Any] | None = None
     pins: tuple[Pin, ...] = ()
     microbatches: int = 2
-    recompute: RecomputePolicy = "none"
+    recompute: RecomputePolicy | Recompute = "none"
     repeats: bool = False
     dtype: str = "float64"
     pipeline: Pipeline | None = None
@@ -79,7 +79,9 @@ def asked(wanted: Wanted, sizes: tuple[int, ...], service: str) -> PlanFile:
             pipeline=wanted.pipeline,
             degrees=None if wanted.degrees is None else Degrees(**wanted.degrees),
             constraints=Constraints(optimizer_parallel=OptimizerParallel(threshold_kb=0)),
-            recompute=Recompute(policy=wanted.recompute),
+            recompute=wanted.recompute
+            if isinstance(wanted.recompute, Recompute)
+            else Recompute(policy=wanted.recompute),
             calibration=toy_calibration(),
         ).plan
     assert found is not None

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from meshwright.schema import Axis, Pin, Pipeline
+from meshwright.schema import Axis, Pin, Pipeline, Recompute
 from tests.capture.rotation import rotating, values_of_session
 from tests.runtime.planned import FEW, Run, Wanted, equals_one_process, runs_as_planned, trained
 
 DOCS = Path(__file__).parents[2] / "docs" / "how-to" / "runtime.md"
 SEQUENCE_PARALLEL = {"tp": 2, "sequence_parallel": True}
 ROWS_CUT = (Pin(op="*.attention", strategy={"s": (Axis("gpu"),), "t": ()}),)
+
+
+def stated(communication: Literal["repeat", "keep"]) -> Recompute:
+    """The feed-forward part and the norm before it, of every layer."""
+    ops = ("layers.*.mlp*", "layers.*.*norm*")
+    return Recompute(policy="stated", ops=ops, communication=communication)
+
+
 CASES = (
     Wanted("data parallel", "llama", {"dp": 2}),
     Wanted("tensor parallel", "llama", {"tp": 2}),
@@ -32,6 +41,8 @@ CASES = (
     Wanted("cheap", "llama", SEQUENCE_PARALLEL, recompute="cheap", steps=FEW),
     Wanted("full", "llama", SEQUENCE_PARALLEL, recompute="full", steps=FEW),
     Wanted("full, repeats", "llama", SEQUENCE_PARALLEL, recompute="full", repeats=True, steps=FEW),
+    Wanted("stated, repeats", "llama", SEQUENCE_PARALLEL, recompute=stated("repeat"), steps=FEW),
+    Wanted("stated, kept", "llama", SEQUENCE_PARALLEL, recompute=stated("keep"), steps=FEW),
     Wanted("single precision", "llama", SEQUENCE_PARALLEL, dtype="float32"),
     Wanted("own ops", "own ops", {"dp": 2}, steps=FEW),
     Wanted("complex numbers", "long convolution", {"dp": 2}, steps=FEW),
@@ -68,6 +79,7 @@ CASES = (
 # those that other tests of this file compare
 ALWAYS = (
     *("data parallel", "sequence parallel", "ring attention", "cheap", "full", "full, repeats"),
+    *("stated, repeats", "stated, kept"),
     "all tokens at one expert",
 )
 NAMES = [
@@ -146,3 +158,9 @@ def test_what_a_repeated_collective_brings_is_not_saved(runs: dict[str, Run]) ->
     # in both layers 4 x 8 x 32 float64 after each norm, and of the output of attention half of them
     saved, repeated = (kept_bytes(runs[name])[0] for name in ("full", "full, repeats"))
     assert saved - repeated == 2 * (2 * 4 * 8 * 32 * 8 + 4 * 4 * 32 * 8)
+
+
+def test_kept_collectives_of_stated_ops_are_saved(runs: dict[str, Run]) -> None:
+    plain = kept_bytes(runs["sequence parallel"])[0]
+    repeated, kept = (kept_bytes(runs[f"stated, {name}"])[0] for name in ("repeats", "kept"))
+    assert repeated < kept < plain

@@ -27,6 +27,8 @@ from meshwright.cli.option_types import (
     OutputFile,
     PrecisionOption,
     RecomputeBlocks,
+    RecomputeCommunication,
+    RecomputeOps,
     Schedule,
     SequenceLength,
     SequenceOrder,
@@ -141,6 +143,8 @@ def estimate(
         ),
     ] = None,
     recompute_blocks: RecomputeBlocks = None,
+    recompute_ops: RecomputeOps = None,
+    recompute_communication: RecomputeCommunication = None,
     sparse_gradients: SparseGradients = None,
     setup: SetupFile = None,
     calibration: CalibrationFile = None,
@@ -201,7 +205,12 @@ def estimate(
             tuple(cut or ()),
             partial(stage_layers_of, stage_layers, first_stage_layers, last_stage_layers),
         ),
-        recompute=recompute_of(recompute or _policy(recompute_blocks), recompute_blocks),
+        recompute=recompute_of(
+            recompute or ("stated" if recompute_ops else _policy(recompute_blocks)),
+            recompute_blocks,
+            ops=recompute_ops or (),
+            communication=recompute_communication,
+        ),
         degrees=degrees,
     )
     ask(

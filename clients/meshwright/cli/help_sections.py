@@ -34,10 +34,10 @@ OPTION_SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Memory": (
         "zero", "zero_size", "optimizer_level", "optimizer_shard_size", "optimizer_threshold",
         "optimizer_whole_parameters", "gradient_accumulation_shard", "offload", "recompute",
-        "recompute_blocks", "sparse_gradients",
+        "recompute_blocks", "recompute_ops", "recompute_communication", "sparse_gradients",
     ),
     "Communication": ("all_to_all", "fusion"),
-    "Search": ("solver", "budget", "axes", "workers", "simplicity", "unrestricted"),
+    "Search": ("fresh", "max_age", "solver", "budget", "axes", "workers", "simplicity", "unrestricted"),
 }  # fmt: skip
 COMMAND_SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Make plans": ("capture", "plan", "sweep", "estimate", "replan", "solve"),

@@ -185,6 +185,20 @@ RecomputeBlocks = Annotated[
     int | None,
     typer.Option(min=0, help="Recompute only in this number of blocks, the first of each stage."),
 ]
+RecomputeOps = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Ops to recompute, by glob of names or module paths. Nothing else is recomputed. "
+        "Repeatable."
+    ),
+]
+RecomputeCommunication = Annotated[
+    str | None,
+    typer.Option(
+        help="Redistributions of recomputed activations: repeat, keep (save their results) or "
+        "auto, the default."
+    ),
+]
 SparseGradients = Annotated[
     list[str] | None,
     typer.Option(

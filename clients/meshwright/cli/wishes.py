@@ -218,10 +218,23 @@ def pipeline_of(
     return Pipeline.model_validate(given)
 
 
-def recompute_of(policy: str | None, blocks: int | None) -> Recompute:
+def recompute_of(
+    policy: str | None,
+    blocks: int | None,
+    *,
+    ops: Sequence[str] = (),
+    communication: str | None = None,
+) -> Recompute:
+    if ops and policy not in (None, "stated"):
+        raise RequestError(
+            f"--recompute {policy!r} with --recompute-ops, which is a policy of its own. Leave one "
+            "of the two out"
+        )
     said: dict[str, tuple[str, object | None]] = {
-        "policy": ("--recompute", policy),
+        "policy": ("--recompute", "stated" if ops else policy),
         "blocks": ("--recompute-blocks", blocks),
+        "ops": ("--recompute-ops", tuple(ops) or None),
+        "communication": ("--recompute-communication", communication),
     }
     return _read(Recompute, said)
 

@@ -7,6 +7,7 @@ before the backward pass of the segment. Their inputs are saved, their outputs a
     cheap       all ops except products with parameters, convolutions and fused attention
     full        all ops of a block; only the inputs of the block are saved
     ops         op by op: the least time for the memory that must be free
+    stated      the ops that the request names
 
 A *block* is one of the repeated parts of a graph, such as a layer. A policy recomputes the ops of a
 block that save the most memory, and no op that saves none.
@@ -21,7 +22,8 @@ from pydantic import Field, model_validator
 from meshwright.schema.errors import InvalidInput, PlanError, RequestError
 from meshwright.schema.model import Model, Whole
 
-RecomputePolicy = Literal["none", "selective", "cheap", "full", "ops"]
+RecomputePolicy = Literal["none", "selective", "cheap", "full", "ops", "stated"]
+MAX_GLOBS = 1000  # chosen, as of pins
 
 
 class Recompute(Model):
@@ -29,7 +31,7 @@ class Recompute(Model):
 
     error: ClassVar[type[InvalidInput]] = RequestError
 
-    policy: Literal["none", "selective", "cheap", "full", "ops", "auto"] = Field(
+    policy: Literal["none", "selective", "cheap", "full", "ops", "stated", "auto"] = Field(
         default="auto",
         description="The recomputation policy. `auto`: the policy with the fastest step that fits "
         "in memory.",
@@ -40,6 +42,31 @@ class Recompute(Model):
         description="The number of blocks of each pipeline stage that are recomputed, from the "
         "first. None: all.",
     )
+    ops: tuple[str, ...] = Field(
+        default=(),
+        max_length=MAX_GLOBS,
+        description="Globs of names or module paths of the ops that the policy `stated` "
+        "recomputes.",
+    )
+    communication: Literal["auto", "repeat", "keep"] = Field(
+        default="auto",
+        description="The redistributions of activations that recomputed ops make or read. "
+        "`repeat`: they run again. `keep`: their results are saved. `auto`: the search chooses.",
+    )
+
+    @model_validator(mode="after")
+    def _check_ops(self) -> Recompute:
+        if (self.policy == "stated") != bool(self.ops):
+            raise RequestError(
+                f"recompute {self.policy!r} with {len(self.ops)} globs of ops. Give `ops` with the "
+                "policy `stated` only",
+                pointer="/ops",
+            )
+        if self.policy == "stated" and self.blocks is not None:
+            raise RequestError(
+                "recompute 'stated' with a number of blocks. Leave `blocks` out", pointer="/blocks"
+            )
+        return self
 
 
 NO_RECOMPUTE = Recompute(policy="none")

@@ -34,6 +34,7 @@ from meshwright_solver.problem.expert_dims import check_experts
 from meshwright_solver.problem.problem import Problem
 from meshwright_solver.problem.sequence_classes import rows_of
 from meshwright_solver.stage.best_so_far import Best, Keep, through, unwanted
+from meshwright_solver.stage.recompute.stated_ops import check_globs
 from meshwright_solver.stage.request_check import check as check_stage
 from meshwright_solver.stage.search_progress import Report
 from meshwright_solver.stage.stage_planner import plan_stage
@@ -129,7 +130,9 @@ def _whole_problem(request: Request, microbatches: int) -> Problem:
 
 
 def _check_whole(request: Request) -> None:
-    """Raise SetupError if sequence order, expert imbalance or copies do not fit the graph."""
+    """Raise SetupError if sequence order, expert imbalance or copies do not fit the graph, and
+    RequestError for stated ops to recompute that it lacks."""
+    check_globs(request.graph, request.recompute.ops)
     setup, count = request.setup, request.setup.microbatches or request.setup.least_copies
     if setup.sequence_order != "contiguous":
         rows_of(_whole_problem(request, count))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from meshwright.schema import Recomputed, RecomputePolicy, Segment
+
+Communication = Literal["auto", "repeat", "keep"]
 
 
 @dataclass(frozen=True)
@@ -13,12 +16,14 @@ class RecomputedOps:
     """The recomputed ops of a stage. again: their names.
 
     segment_of: op -> number of its segment, in graph order. A segment holds the ops whose gradients
-    need its recomputed ops.
+    need its recomputed ops. communication: whether redistributions of recomputed values are
+    repeated, or their results kept; `auto`: as the search chooses.
     """
 
     policy: RecomputePolicy = "none"
     again: frozenset[str] = frozenset()
     segment_of: Mapping[str, int] = field(default_factory=dict)
+    communication: Communication = "auto"
 
     @staticmethod
     def of(document: Recomputed | None) -> RecomputedOps:

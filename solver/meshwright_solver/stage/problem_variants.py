@@ -52,12 +52,14 @@ class ProblemVariants:
         device = self._request.topology.device.model_dump_json(exclude={"memory_bytes"})
         blocks = self._request.recompute.blocks if blocks is None else blocks
         position = self._position
+        stated = self._request.recompute.ops, self._request.recompute.communication
         numbers: Hashable = (self._terms(count), device, position.sent, position.blocks)
 
         def make() -> RecomputedOps:
-            return remade(*self.original(count), policy, blocks, position.blocks)
+            wish = self._request.recompute
+            return remade(*self.original(count), policy, blocks, position.blocks, wish=wish)
 
-        return self._foldings.remade((policy, blocks, numbers), make)
+        return self._foldings.remade((policy, blocks, numbers, *stated), make)
 
     def original(self, count: int) -> tuple[Problem, Values]:
         """The problem of the whole graph, and its values, without recomputation."""

@@ -216,7 +216,15 @@ class Models:
         stack = self.problem.setup.stack
         if stack is not None and (value.is_remade or gathers_again(stack)):
             return "always"
+        wish = self.problem.remade.communication
+        if wish != "auto" and self._is_of_recomputation(value):
+            return "always" if wish == "repeat" else "never"
         return "may"
+
+    def _is_of_recomputation(self, value: ProblemValue) -> bool:
+        """Whether a value is recomputed, or a recomputed op reads it."""
+        again, ops = self.problem.remade.again, self.problem.ops
+        return value.is_remade or any(ops[position].name in again for position, _ in value.again)
 
     def reads_shared(self, value: ProblemValue) -> bool:
         """Whether a read node stands between the value at rest and its readers."""

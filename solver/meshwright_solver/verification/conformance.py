@@ -197,7 +197,7 @@ def _check_recompute(
     if wish.policy == "ops":
         return
     plain = replace(problem, remade=NOTHING)
-    wanted = remade(plain, find_values(plain), wish.policy, wish.blocks, names)
+    wanted = remade(plain, find_values(plain), wish.policy, wish.blocks, names, wish=wish)
     different = sorted(wanted.again ^ done.again)
     if different:
         blocks = "" if wish.blocks is None else f" in {wish.blocks} blocks"

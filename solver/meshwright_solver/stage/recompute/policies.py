@@ -4,6 +4,7 @@
     cheap       all but products with parameters, convolutions and fused attention
     full        all; in some stacks those too whose results nothing needs (`whole_blocks`)
     ops         all, at a price of memory (`meshwright_solver.stage.recompute.tradeoff`)
+    stated      those of the request's globs (`meshwright_solver.stage.recompute.stated_ops`)
 
 Of the former, `ops_again` chooses those that save most. Blocks are settled from the last to the
 first: the recomputation of a later block decides which values an earlier one has to save.
@@ -12,8 +13,9 @@ first: the recomputation of a later block decides which values an earlier one ha
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
-from meshwright.schema import RecomputePolicy
+from meshwright.schema import Recompute, RecomputePolicy
 from meshwright.schema.stack import whole_blocks
 from meshwright_costmodel.operators import op_ns
 from meshwright_solver.problem.problem import Problem
@@ -27,6 +29,9 @@ from meshwright_solver.stage.recompute.min_cut import (
     ops_at_price,
     saved_bytes,
 )
+from meshwright_solver.stage.recompute.stated_ops import stated
+
+_ANY = Recompute()
 
 
 def remade(
@@ -35,14 +40,21 @@ def remade(
     policy: RecomputePolicy,
     count: int | None = None,
     names: BlockNames | None = None,
+    *,
+    wish: Recompute = _ANY,
 ) -> RecomputedOps:
     """The ops that a policy recomputes. count: only in the first `count` blocks.
+
+    wish: the options of the request, for stated ops and the communication.
 
     problem: of the whole graph or of a pipeline stage, without recomputation. names: see `blocks`.
     """
     if policy == "none" or not problem.training:
         return NOTHING
-    return Choice(problem, values, policy).of(blocks(problem, values, names)[:count])
+    if policy == "stated":
+        return stated(problem, values, wish.ops, names, wish.communication)
+    chosen = Choice(problem, values, policy).of(blocks(problem, values, names)[:count])
+    return replace(chosen, communication=wish.communication) if chosen else chosen
 
 
 class Choice:
