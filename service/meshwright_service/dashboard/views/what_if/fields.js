@@ -73,8 +73,10 @@ function memoryFields(asked, cluster) {
       says: "of a device, for the framework and fragmentation; more of it is less for the plan",
       means: (value, said) => left(cluster(said("topology"))?.memory_bytes, value === "" ? RESERVE : Number(value)),
     }, asked),
-    choice({ name: "recompute", label: "Recompute", group, options: ["auto", "none", "selective", "cheap", "full", "ops"], pointer: "/recompute/policy" }, asked),
-    whole({ name: "blocks", label: "In blocks", group, min: 0, placeholder: "all", onlyIf: (said) => said("recompute") !== "none", pointer: "/recompute/blocks", says: "the first so many of each pipeline stage" }, asked),
+    choice({ name: "recompute", label: "Recompute", group, options: ["auto", "none", "selective", "cheap", "full", "ops", ["stated", "stated ops"]], pointer: "/recompute/policy" }, asked),
+    names({ name: "recompute-ops", label: "Stated ops", group, onlyIf: (said) => said("recompute") === "stated", placeholder: "none", pointer: "/recompute/ops", says: "names or modules, apart by blanks; * for any part of a name" }, asked),
+    choice({ name: "recompute-communication", label: "Its communication", group, rare: true, onlyIf: (said) => said("recompute") !== "none", pointer: "/recompute/communication", options: [["auto", "as the search finds best"], ["repeat", "runs again"], ["keep", "is saved"]] }, asked),
+    whole({ name: "blocks", label: "In blocks", group, min: 0, placeholder: "all", onlyIf: (said) => said("recompute") !== "none" && said("recompute") !== "stated", pointer: "/recompute/blocks", says: "the first so many of each pipeline stage" }, asked),
     choice({
       name: "zero", label: "In shards", group, pointer: `${zero}/level`, onlyIf: (said) => said("stated") === "", write: Number,
       options: [["", "as the search finds best"], ["0", "not (ZeRO 0)"], ["1", "optimizer state (ZeRO 1)"], ["2", "gradients too (ZeRO 2)"], ["3", "values too (ZeRO 3)"]],
