@@ -37,7 +37,9 @@ OPTION_SECTIONS: Mapping[str, tuple[str, ...]] = {
         "recompute_blocks", "recompute_ops", "recompute_communication", "sparse_gradients",
     ),
     "Communication": ("all_to_all", "fusion"),
-    "Search": ("fresh", "max_age", "solver", "budget", "axes", "workers", "simplicity", "unrestricted"),
+    "Search": (
+        "fresh", "max_age", "solver", "budget", "axes", "workers", "simplicity", "unrestricted",
+    ),
 }  # fmt: skip
 COMMAND_SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Make plans": ("capture", "plan", "sweep", "estimate", "replan", "solve"),
