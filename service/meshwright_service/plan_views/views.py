@@ -46,7 +46,7 @@ def _compute_drawing(sent: Sent) -> Parts:
     return _drawing(Plan.from_json(sent["plan"]), Graph.from_json(sent["graph"]))
 
 
-OVERVIEW = PlanView("overview 9", _compute_overview)
+OVERVIEW = PlanView("overview 10", _compute_overview)
 MEMORY = PlanView("memory 2", _compute_memory)
 DRAWING = PlanView("drawing 1", _compute_drawing)
 

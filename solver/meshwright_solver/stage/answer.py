@@ -15,6 +15,7 @@ from meshwright_solver.evaluation.notes import repeated_work, replaced_pins
 from meshwright_solver.folding.folded_plan import FoldedPlan, FoldedPlans
 from meshwright_solver.folding.mesh_outcome import TOLERANCE, History, MeshOutcome, shown
 from meshwright_solver.stage.infeasible_answer import why_none
+from meshwright_solver.stage.mesh_alternatives import alternatives
 from meshwright_solver.stage.mesh_search import MeshSearch
 from meshwright_solver.stage.mesh_space import MeshSpaces
 from meshwright_solver.stage.plan_notes import plan_notes
@@ -140,8 +141,11 @@ def _plain_answer(
     request = spaces.request
     replaced = replaced_pins(request.pins, spaces.pins.values())
     best = replace(best, notes=(*best.notes, *replaced))
+    plan = write(request, outcomes, best, spaces.plans.of(best), tuple(history.findings))
+    considered = alternatives(outcomes, spaces.plans, best)
+    search = plan.search.model_copy(update={"considered": considered})
     return Answer(
-        plan=write(request, outcomes, best, spaces.plans.of(best), tuple(history.findings)),
+        plan=plan.model_copy(update={"search": search}) if considered else plan,
         seconds=tuple(history.seconds),
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from meshwright.schema import Answer
 from meshwright_solver.folding.mesh_outcome import TOLERANCE
+from meshwright_solver.stage.mesh_alternatives import alternative_of
 
 
 def with_faster_plan(proved: Answer, other: Answer) -> Answer:
@@ -26,6 +27,11 @@ def with_faster_plan(proved: Answer, other: Answer) -> Answer:
             "gap": (cost_ns - record.lower_bound_ns) / cost_ns if cost_ns else 0.0,
             "faster_ns": max(0.0, cost_ns - cheapest_ns),
             "simplicity_ns": 0.0,
+            "considered": (
+                *record.considered,
+                *other.plan.search.considered,
+                alternative_of(proved.plan),
+            ),
         }
     )
     plan = other.plan.model_copy(update={"search": search})

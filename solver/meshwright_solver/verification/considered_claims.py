@@ -68,7 +68,7 @@ def _text_of(patch: RequestPatch) -> str:
         patch.get(part, {}) for part in ("pipeline", "recompute", "setup")
     )
     microbatches = setup.get("microbatches")
-    if "schedule" in pipeline:
+    if pipeline.get("schedule"):
         virtual = pipeline.get("stages_per_rank") or 1
         terms = pipeline.get("ranks"), pipeline["schedule"], virtual, microbatches
         return str(Configuration(*terms))  # type: ignore[arg-type]  # only its text

@@ -106,7 +106,7 @@ def test_other_content_has_another_name() -> None:
         for name, parts in found.items()
     }
     assert {name: hashlib.sha256(own).hexdigest() for name, own in contents.items()} == {
-        "overview 9": "336dd8850df58f001d68906ed0edfcb1c87bc46a4b80f26d528069c00bdab9a6",
+        "overview 10": "eac7cc98112e8a15a175fb5fb15bdfb71847b3afbf73e326e11b273b1c6a066d",
         "memory 2": "f69e6c09ee5e2c12d9fb71fd309c3c82dd81fe464e3bb6d9cdaf732992c03ead",
         "drawing 1": "e58f2c0fe4030a080a861360a3d10c38000c39e5f0bb524b29e0df5da8c28fac",
     }

@@ -13,6 +13,7 @@ from meshwright.schema import (
     Degrees,
     Pipeline,
     Plan,
+    PlanError,
     Recompute,
     Request,
     Setup,
@@ -20,6 +21,7 @@ from meshwright.schema import (
 from meshwright.schema.pipeline import NO_PIPELINE
 from meshwright_solver.pipeline.configurations import Configuration
 from meshwright_solver.planning.planner import plan as answer_to
+from meshwright_solver.verification.verify import verify_documents
 from tests.solver.layered import layered
 from tests.solver.mixed import beside, kind
 from tests.solver.requests import planned, toy_request, transformer_mlp
@@ -168,3 +170,36 @@ def test_where_ranks_lie_cannot_be_asked_for() -> None:
     placed = [own for own in planned(request).search.considered if "pipeline" in own.configuration]
     assert placed
     assert {own.request_patch for own in placed} == {None}
+
+
+@pytest.mark.parametrize("sizes", [(4, 8), (2, 2, 4)])
+def test_a_plan_of_one_stage_lists_the_other_meshes(sizes: tuple[int, ...]) -> None:
+    """Each with its step and memory, or with the bound for which it was not searched to its end."""
+    request = toy_request(
+        graph=transformer_mlp(32, rows=32, width=256).graph("loss:out", loss="loss:out"),
+        topology=topology(*sizes),
+        recompute=Recompute(policy="auto"),
+        setup=Setup(),
+    )
+    plan = planned(request)
+    considered = plan.search.considered
+    assert len(considered) <= 20
+    own = " × ".join(f"{axis.name} {axis.size}" for axis in plan.stages[0].mesh.axes)
+    listed = [
+        each.configuration.removeprefix("mesh ").split(", ")[0]
+        for each in considered
+        if each.configuration.startswith("mesh ")
+    ]
+    assert set(plan.search.meshes) - {own} <= set(listed)
+    assert own not in listed
+    assert len(set(listed)) == len(listed)
+    for each in considered:
+        if each.cost_ns is not None:
+            assert each.memory_bytes is not None
+            assert each.why == f"takes {each.cost_ns / plan.cost.step_ns:.3f} times"
+    documents = request.graph, request.topology, request.setup
+    assert verify_documents(plan, *documents).outcome == "verified"
+    raised = considered[0].model_copy(update={"why": "takes 9.000 times", "cost_ns": 1.0})
+    search = plan.search.model_copy(update={"considered": (raised, *considered[1:])})
+    with pytest.raises(PlanError, match="considered"):
+        verify_documents(plan.model_copy(update={"search": search}), *documents)

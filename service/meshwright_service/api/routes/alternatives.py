@@ -7,7 +7,7 @@ from typing import Any, Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
-from meshwright.schema import Plan, RequestPatch
+from meshwright.schema import Considered, Plan, RequestPatch
 from meshwright_service.api import etags
 from meshwright_service.api.state import Service
 from meshwright_service.auth.principals import Reader
@@ -115,9 +115,7 @@ def _configuration_points(plan: Plan) -> list[Point]:
         Point(
             kind="considered",
             name=configuration.configuration,
-            step_ns=configuration.estimated_ns
-            if configuration.cost_ns is None
-            else configuration.cost_ns,
+            step_ns=_step_ns(configuration),
             memory_bytes=configuration.memory_bytes,
             estimated=configuration.cost_ns is None,
             why=configuration.why,
@@ -125,6 +123,14 @@ def _configuration_points(plan: Plan) -> list[Point]:
         )
         for configuration in plan.search.considered
     ]
+
+
+def _step_ns(configuration: Considered) -> float | None:
+    """The step of a configuration; None for a mesh without a plan, which has a bound alone."""
+    if configuration.cost_ns is not None:
+        return configuration.cost_ns
+    is_mesh = configuration.configuration.startswith("mesh ")
+    return None if is_mesh else configuration.estimated_ns
 
 
 def _history_points(plan: Plan) -> list[Point]:

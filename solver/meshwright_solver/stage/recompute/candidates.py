@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from math import inf
 
 from meshwright.schema import Answer, Considered, RecomputePolicy, RequestPatch
 from meshwright_solver.stage.faster_plan import with_faster_plan
+from meshwright_solver.stage.mesh_alternatives import (
+    MOST_CONSIDERED,
+    alternative_of,
+    best_of_meshes,
+)
 
 # the policies that `auto` tries if memory is short, the cheapest first
 POLICIES: tuple[RecomputePolicy, ...] = ("cheap", "full")
@@ -61,6 +67,7 @@ class Trial:
             configuration=trial_text(self.policy, self.microbatches, self.ops, self.blocks),
             estimated_ns=ns or 0.0,
             cost_ns=ns,
+            memory_bytes=None if plan is None else plan.cost.memory_bytes.total,
             why=f"takes {ns / best_ns:.3f} times" if ns is not None else why.detail if why else "",
             request_patch=self.request_patch,
         )
@@ -168,11 +175,22 @@ class PolicyTrials:
         if best is None:
             return self.tries[-1].answer
         plan, others = best.answer.plan, [trial for trial in self.tries if trial is not best]
-        if plan is None or not others:
+        if plan is None:
             return best.answer
         considered = tuple(trial.considered(plan.cost.step_ns) for trial in others)
+        room = max(0, MOST_CONSIDERED - len(considered))
+        considered += best_of_meshes(self._on_meshes(), plan, room)
+        if considered == plan.search.considered:
+            return best.answer
         search = plan.search.model_copy(update={"considered": considered})
         return best.answer.model_copy(update={"plan": plan.model_copy(update={"search": search})})
+
+    def _on_meshes(self) -> Iterator[Considered]:
+        """The plans of all trials, and their alternatives on other meshes."""
+        for trial in self._planned:
+            if trial.answer.plan is not None:
+                yield alternative_of(trial.answer.plan)
+                yield from trial.answer.plan.search.considered
 
     @property
     def _planned(self) -> list[Trial]:
