@@ -56,10 +56,14 @@ def _ranks(simulation: Simulation) -> RenderableType:
 
 
 def _traffic(rank: RankStep) -> Iterator[str]:
+    """By traffic, the wait of compute and the time of the transfers.
+
+    The wait may be the longer one: transfers wait for links and for other ranks too.
+    """
     for name, ns in rank.communication_ns.items():
         exposed = rank.exposed_ns.get(name, 0.0)
         if ns or exposed:
-            yield f"{name} {show_ns(exposed)} of {show_ns(ns)}"
+            yield f"{name} {show_ns(exposed)} (transfers {show_ns(ns)})"
 
 
 def _waits(simulation: Simulation) -> Iterator[RenderableType]:
@@ -67,5 +71,5 @@ def _waits(simulation: Simulation) -> Iterator[RenderableType]:
         share = show_share(exposure.waited_ns / simulation.step_ns / len(simulation.ranks))
         yield Text(
             f"waited for {exposure.name} {exposure.what} ({exposure.traffic}): "
-            f"{show_ns(exposure.waited_ns)} of {show_ns(exposure.ns)}, {share} of the step"
+            f"{show_ns(exposure.waited_ns)} (transfers {show_ns(exposure.ns)}), {share} of the step"
         )
