@@ -1,8 +1,11 @@
 """Sphinx: the Markdown pages of docs/ as a site. `make docs` builds it to build/docs.
 
-The pages are those that a repository's host shows. The tables of contents, which only a site has,
-are added to the index when it is read.
+The pages are those that a repository's host shows. As a page is read, the index gets the tables of
+contents, which only a site has, and links to folders become text.
 """
+
+import re
+from pathlib import Path
 
 from sphinx.application import Sphinx
 
@@ -41,6 +44,17 @@ def add_contents(app: Sphinx, name: str, source: list[str]) -> None:
         )
 
 
+def name_folders(app: Sphinx, name: str, source: list[str]) -> None:
+    """Replace links to folders of the repository, which a site lacks, by their texts."""
+    folder = Path(app.srcdir, name).parent
+
+    def text_of(link: re.Match[str]) -> str:
+        return link[1] if (folder / link[2]).is_dir() else link[0]
+
+    source[0] = re.sub(r"\[([^\]]*)\]\(([^)\s#]+)\)", text_of, source[0])
+
+
 def setup(app: Sphinx) -> None:
     """Called by Sphinx."""
     app.connect("source-read", add_contents)
+    app.connect("source-read", name_folders)
