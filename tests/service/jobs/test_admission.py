@@ -75,6 +75,7 @@ def submit(table: Table, by: Principal) -> str:
             connection,
             by,
             request="request_1",
+            inputs="inputs_1",
             graph=Graph.from_dict(GRAPH).id,
             topology=Topology.from_dict(TOPOLOGY).id,
             options={},

@@ -73,8 +73,8 @@ class Shop:
             for document in (graph, topology, setup, CALIBRATION):
                 documents.put(connection, by.tenant, document, now=self.database.now)
             return self.table.jobs.submit(
-                connection, by, request=f"request_{number}", graph=graph.id,
-                topology=topology.id, options=asked, verify=verify,
+                connection, by, request=f"request_{number}", inputs=f"inputs_{number}",
+                graph=graph.id, topology=topology.id, options=asked, verify=verify,
             )  # fmt: skip
 
     def found(self, number: int, by: Principal = ANYBODY) -> str:
