@@ -23,6 +23,7 @@ class PrimitiveStrategy(Model):
 
     in_layout, out_layout: aliases of Layouts, where cuts alone would place parts on other ranks.
     out_strategy: cuts of the result, where partial sums are reduced directly after the op.
+    mp_comm_recompute: of a recomputed primitive, whether the collectives of its result run again.
     """
 
     in_strategy: Cuts
@@ -30,6 +31,7 @@ class PrimitiveStrategy(Model):
     out_strategy: Cuts | None = None
     out_layout: Layouts | None = None
     recompute: bool = False
+    mp_comm_recompute: bool = True
 
 
 class Otherwise(Model):
@@ -53,6 +55,7 @@ class MindSporeNetwork(Model):
     context: keyword arguments of `mindspore.set_auto_parallel_context`.
     dataset: the cuts of the loaded tensors.
     whole: parameters that the parallel optimizer does not shard.
+    parallel_optimizer_comm_recompute: parameters that are gathered again for the backward pass.
     refused: ops and parameters that MindSpore cannot express; MindSpore would choose a strategy for
     such an op.
     otherwise: tensors for which MindSpore runs other collectives than the plan.
@@ -66,6 +69,7 @@ class MindSporeNetwork(Model):
     context: dict[str, Any]
     dataset: Cuts
     whole: tuple[str, ...] = ()
+    parallel_optimizer_comm_recompute: tuple[str, ...] = ()
     refused: tuple[Refusal, ...] = ()
     otherwise: tuple[Otherwise, ...] = ()
 

@@ -61,7 +61,23 @@ def primitive_strategy(
                     "out_layout": (result.aliases(grid),) if has_layouts else None,
                 }
             )
-    return strategy.model_copy(update={"recompute": is_recomputed}) if is_recomputed else strategy
+    if not is_recomputed:
+        return strategy
+    return strategy.model_copy(
+        update={"recompute": True, "mp_comm_recompute": _repeats_collectives(op, planned)}
+    )
+
+
+def _repeats_collectives(op: Op, planned: PlannedStage) -> bool:
+    """Whether the collectives of the op's results run again; True without any."""
+    flags = [
+        edge.again
+        for edge in planned.stage.redistributions
+        if edge.traffic == "activation"
+        and edge.tensor in op.outputs
+        and any(step.kind != "slice" for step in edge.forward)
+    ]
+    return all(flags)
 
 
 def _strategy_of_layouts(

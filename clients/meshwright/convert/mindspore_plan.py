@@ -5,6 +5,7 @@ MindSpore derives the layouts of results, the redistributions and the reductions
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from meshwright.convert.grid import grid_of
@@ -104,9 +105,16 @@ def network_of(plan: Plan, graph: Graph, setup: Setup) -> MindSporeNetwork:
         context=_context(setup, len(grid.ranks), level),
         dataset=_dataset(graph, setup, len(grid.ranks)),
         whole=tuple(name for name, value in levels.items() if value == 0) if level else (),
+        parallel_optimizer_comm_recompute=_gathered_again(levels, planned),
         refused=tuple(refused),
         otherwise=tuple(otherwise_of(planned, all_to_all=gathers)),
     )
+
+
+def _gathered_again(levels: Mapping[str, int], planned: PlannedStage) -> tuple[str, ...]:
+    """The parameters of level 3 that a recomputed op reads."""
+    read = {name for op in planned.order if op.name in planned.recomputed for name in op.inputs}
+    return tuple(name for name, level in levels.items() if level == 3 and name in read)
 
 
 def _level(parameter: ParameterPlan, planned: PlannedStage) -> int:

@@ -15,7 +15,15 @@ import pytest
 
 from meshwright.convert import MindSporeNetwork, network_of
 from meshwright.planfile import PlanFile
-from meshwright.schema import ConversionError, Pin, Plan, PlanError, Setup
+from meshwright.schema import (
+    ConversionError,
+    Degrees,
+    Pipeline,
+    Plan,
+    PlanError,
+    Recompute,
+    Setup,
+)
 from meshwright_costmodel.presets import preset
 from meshwright_solver.planning.planner import plan
 from meshwright_solver.verification.verify import verify_documents
@@ -209,3 +217,32 @@ def test_the_commands_write_networks_and_strategy_files(run: Run, tmp_path: Path
     ran = run("export", bare, "--to", "mindspore-network")
     assert ran.code != 0
     assert "needs the graph and the setup" in ran.err
+
+
+@pytest.mark.parametrize("communication", ["repeat", "keep"])
+def test_recomputation_and_its_communication_reach_the_primitives(communication: str) -> None:
+    recompute = Recompute.model_validate(
+        {"policy": "stated", "ops": ["*MatMul*", "*ReLU*", "*Add*"], "communication": communication}
+    )
+    graph = graph_of("mlp")
+    request = one_stage_request(
+        graph=graph,
+        topology=preset("910b-1x8"),
+        setup=SETUP,
+        calibration=CALIBRATION,
+        degrees=Degrees(dp=2, tp=4),
+        pipeline=Pipeline(ranks=1),
+        recompute=recompute,
+    )
+    found = plan(request).plan
+    assert found is not None
+    (stage,) = found.stages
+    assert stage.recompute is not None
+    again = {op for segment in stage.recompute.segments for op in segment.again}
+    exported = network_of(found, graph, SETUP)
+    told = {
+        name for name, path in exported.operators.items() if exported.primitives[path].recompute
+    }
+    assert told == again & exported.operators.keys()
+    flags = {exported.primitives[exported.operators[name]].mp_comm_recompute for name in told}
+    assert (False in flags) <= (communication == "keep")

@@ -35,6 +35,8 @@ def shard(network: nn.Cell, plan: MindSporeNetwork) -> None:
             primitives[path].shard(primitive.in_strategy, primitive.out_strategy)
         if primitive.recompute:
             primitives[path].recompute()
+            # as Cell.recompute(mp_comm_recompute=...) does
+            primitives[path].add_prim_attr("recompute_comm_op", primitive.mp_comm_recompute)
 
 
 def settle(network: nn.Cell, plan: MindSporeNetwork) -> None:
@@ -43,12 +45,14 @@ def settle(network: nn.Cell, plan: MindSporeNetwork) -> None:
     Raises PlanError for a parameter that the network does not have.
     """
     parameters = {parameter.name: parameter for parameter in network.get_parameters()}
-    for name in plan.whole:
+    for name in (*plan.whole, *plan.parallel_optimizer_comm_recompute):
         if name not in parameters:
             raise PlanError(f"the plan has the parameter {name!r}, and the network does not")
     set_auto_parallel_context(**plan.context)
     for name in plan.whole:
         parameters[name].parallel_optimizer = False
+    for name in plan.parallel_optimizer_comm_recompute:
+        parameters[name].parallel_optimizer_comm_recompute = True
 
 
 def _layouts(plan: MindSporeNetwork, layouts: Layouts) -> tuple[Layout, ...]:

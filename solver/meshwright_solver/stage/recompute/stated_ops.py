@@ -1,8 +1,8 @@
 """Stated recomputation: the ops of globs, in segments.
 
 The ops in a block of the graph have the block for a segment. Other ops form runs: consecutive ops
-of one module that a glob matches. A run's segment ends with the last reader of its values, at most
-before the next run. A value with a later reader is saved.
+of one module that a glob matches, or of no such module. A run's segment ends with the last reader
+of its values, at most before the next run. A value with a later reader is saved.
 """
 
 from __future__ import annotations
@@ -138,12 +138,12 @@ def _runs(
 
 
 def _module(problem: Problem, position: int, globs: Sequence[str]) -> str:
-    """The shortest beginning of the op's module path that a glob matches; else its name."""
+    """The shortest beginning of the op's module path that a glob matches; else empty."""
     op = problem.ops[position].op
     for path in _modules(op):
         if any(fnmatchcase(path, glob) for glob in globs):
             return path
-    return op.name
+    return ""
 
 
 def _last_reader(value: ProblemValue) -> int:
