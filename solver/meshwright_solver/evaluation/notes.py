@@ -174,6 +174,11 @@ def nothing_recomputed(recompute: Recompute) -> list[str]:
     """The note on a stated policy, for a plan that recomputes nothing."""
     if recompute.policy in ("none", "auto") or recompute.blocks == 0:
         return []
+    if recompute.policy == "stated":
+        return [
+            "recompute stated: nothing is done again; gradients need no result of the stated ops, "
+            "or later segments need it too. State the ops that read it as well"
+        ]
     return [
         f"recompute {recompute.policy}: nothing is done again; no repeated block has ops that this "
         "policy may repeat and whose results take memory"
