@@ -18,6 +18,7 @@ from meshwright.planfile import PlanFile
 from meshwright.schema import (
     ConversionError,
     Degrees,
+    Pin,
     Pipeline,
     Plan,
     PlanError,
