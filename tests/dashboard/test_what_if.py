@@ -200,7 +200,7 @@ def test_a_strategy_can_be_stated(page: Page, site: Site) -> None:
         ("pipeline=4&cuts=a", "Cuts"),
         ("batch=9&microbatches=2", "Microbatches"),
         ("stated=stated&module=model.*", "Only ops of"),
-        ("buckets-reduce_scatter=after%203", "Buckets, reduce-scatter"),
+        ("buckets-reduce_scatter=after%203%203", "Buckets, reduce-scatter"),
         ("buckets-all_gather=after%203%202", "Buckets, all-gather"),
         ("zero=0&shard-size=8", "Shards over"),
         ("zero=3&accumulation=no", "Summed gradients"),
