@@ -62,7 +62,7 @@ def test_every_dependency_has_a_lower_bound(built: list[zipfile.ZipFile]) -> Non
 
 
 def test_every_extra_is_documented(built: list[zipfile.ZipFile]) -> None:
-    page = (ROOT / "docs" / "install.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "how-to" / "install.md").read_text(encoding="utf-8")
     for wheel in built:
         metadata = metadata_of(wheel)
         for extra in set(metadata.get_all("Provides-Extra", [])) - {"test"}:

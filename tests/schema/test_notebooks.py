@@ -111,5 +111,5 @@ def test_without_pandas_the_error_says_how_to_get_it(
         return load(name, *rest)
 
     monkeypatch.setattr(builtins, "__import__", refuse)
-    with pytest.raises(Unavailable, match="pip install pandas"):
+    with pytest.raises(Unavailable, match=r"pip install 'meshwright\[pandas\]'"):
         plan.to_frame()

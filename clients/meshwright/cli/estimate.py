@@ -38,6 +38,7 @@ from meshwright.cli.option_types import (
     StackOption,
     StageLayers,
     Uneven,
+    UnshardedParameters,
     Verify,
     Workers,
 )
@@ -145,6 +146,7 @@ def estimate(
     recompute_blocks: RecomputeBlocks = None,
     recompute_ops: RecomputeOps = None,
     recompute_communication: RecomputeCommunication = None,
+    optimizer_unsharded: UnshardedParameters = None,
     sparse_gradients: SparseGradients = None,
     setup: SetupFile = None,
     calibration: CalibrationFile = None,
@@ -194,7 +196,9 @@ def estimate(
         pins=tuple(parse_pin(text) for text in pin or ()),
         constraints=Constraints(
             optimizer_parallel=(
-                None if zero_size is None else OptimizerParallel(shard_size=zero_size)
+                OptimizerParallel(shard_size=zero_size, unsharded=tuple(optimizer_unsharded or ()))
+                if zero_size is not None or optimizer_unsharded
+                else None
             ),
             sparse_gradients=tuple(sparse_gradients or ()),
         ),

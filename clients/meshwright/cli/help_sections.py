@@ -33,8 +33,9 @@ OPTION_SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Mixture of experts": ("expert_imbalance", "expert_dispatch", "expert_nodes"),
     "Memory": (
         "zero", "zero_size", "optimizer_level", "optimizer_shard_size", "optimizer_threshold",
-        "optimizer_whole_parameters", "gradient_accumulation_shard", "offload", "recompute",
-        "recompute_blocks", "recompute_ops", "recompute_communication", "sparse_gradients",
+        "optimizer_whole_parameters", "optimizer_unsharded", "gradient_accumulation_shard",
+        "offload", "recompute", "recompute_blocks", "recompute_ops", "recompute_communication",
+        "sparse_gradients",
     ),
     "Communication": ("all_to_all", "fusion"),
     "Search": (

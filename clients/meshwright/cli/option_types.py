@@ -199,6 +199,14 @@ RecomputeCommunication = Annotated[
         "auto, the default."
     ),
 ]
+UnshardedParameters = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--optimizer-unsharded",
+        help="Parameters, by glob, that ZeRO does not shard: value, gradient and optimizer state. "
+        "Repeatable.",
+    ),
+]
 SparseGradients = Annotated[
     list[str] | None,
     typer.Option(

@@ -48,6 +48,7 @@ from meshwright.cli.option_types import (
     TargetOption,
     TopologyOption,
     Uneven,
+    UnshardedParameters,
     Verify,
     Workers,
 )
@@ -162,6 +163,7 @@ def plan(
             help="If no dim of a parameter divides, assign its optimizer state to one device.",
         ),
     ] = False,
+    optimizer_unsharded: UnshardedParameters = None,
     offload: Annotated[
         str | None,
         typer.Option(help="Offload to host memory: none, optimizer, embeddings or auto."),
@@ -273,6 +275,7 @@ def plan(
                 optimizer_threshold,
                 gradient_accumulation_shard,
                 whole_parameters=optimizer_whole_parameters,
+                unsharded=optimizer_unsharded or (),
             ),
             offload=offload and one_of("--offload", offload, get_args(Offload)),
             sparse_gradients=tuple(sparse_gradients or ()),

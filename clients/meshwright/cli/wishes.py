@@ -143,10 +143,11 @@ def optimizer_parallel_of(
     shards: bool | None,
     *,
     whole_parameters: bool = False,
+    unsharded: Sequence[str] = (),
 ) -> OptimizerParallel | None:
-    """None where nothing is said: the search chooses."""
-    said = (level, shard_size, threshold_kb, shards)
-    if not whole_parameters and all(own is None for own in said):
+    """None if no option is given: the search chooses."""
+    given = (level, shard_size, threshold_kb, shards)
+    if not whole_parameters and not unsharded and all(value is None for value in given):
         return None
     return _read(
         OptimizerParallel,
@@ -156,6 +157,7 @@ def optimizer_parallel_of(
             "threshold_kb": ("--optimizer-threshold", threshold_kb),
             "gradient_accumulation_shard": ("--gradient-accumulation-shard", shards),
             "whole_parameters": ("--optimizer-whole-parameters", whole_parameters),
+            "unsharded": ("--optimizer-unsharded", tuple(unsharded)),
         },
     )
 

@@ -115,8 +115,8 @@ def _of_protobuf(content: bytes) -> StrategyFile:
         from google.protobuf.message import DecodeError
     except ImportError:
         raise Unavailable(
-            "strategy files in protobuf are not available: protobuf is not installed. Run "
-            "pip install protobuf, or have MindSpore write a file with the suffix .json"
+            "strategy files in protobuf are not available: protobuf is not installed. Run pip "
+            "install 'meshwright[protobuf]', or have MindSpore write a file with the suffix .json"
         ) from None
     message = _message_class()()
     try:

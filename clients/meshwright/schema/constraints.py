@@ -14,6 +14,7 @@ from meshwright.schema.topology import MAX_DEVICES
 MAX_ALIGNMENT = 1024  # chosen: MindSpore's limit, more than any matrix unit needs
 MAX_THRESHOLD_KB = 2**30  # chosen: a terabyte, more than any parameter
 MAX_TABLES = 10_000  # chosen: more tables than any model has
+MAX_GLOBS = 1_000  # chosen: modules of a model, named one by one
 Offload = Literal["none", "optimizer", "embeddings", "auto"]
 
 
@@ -51,6 +52,13 @@ class OptimizerParallel(Model):
         description="Whether a state that no dim can shard may be stored whole on one device of a "
         "group. It applies to the optimizer state, and to the gradient if the level shards "
         "gradients. Parameters are assigned to devices so that bytes balance.",
+    )
+    unsharded: tuple[str, ...] = Field(
+        default=(),
+        max_length=MAX_GLOBS,
+        description="Globs of the parameters whose value, gradient and optimizer state are not "
+        "sharded over data-parallel devices, as with MindSpore's `parallel_optimizer=False` of a "
+        "parameter.",
     )
 
     @model_validator(mode="after")

@@ -23,7 +23,7 @@ def frame_of_stages(stages: Sequence[Stage]) -> pd.DataFrame:
         import pandas as pd
     except ImportError:
         raise Unavailable(
-            "a table of a plan needs pandas. Install it: pip install pandas"
+            "a table of a plan needs pandas. Install it: pip install 'meshwright[pandas]'"
         ) from None
     rows = [row for number, stage in enumerate(stages) for row in _rows(number, stage)]
     return pd.DataFrame(rows, columns=list(COLUMNS))

@@ -1,6 +1,6 @@
 """Stage equivalence: stages that are equal up to names have one plan.
 
-Stages with different pins of the user are not equivalent.
+Stages in which the request states different things of ops or parameters are not equivalent.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from collections.abc import Hashable, Sequence
 
 from meshwright.schema import Graph, Request, Setup, Stage
 from meshwright_solver.common.renaming import renamed_stage
-from meshwright_solver.constraints.pins import matching_pins
 from meshwright_solver.problem.op_signature import OpLooks
+from meshwright_solver.stage.op_marks import marks_of
 
 
 def alike(
@@ -41,7 +41,7 @@ def _names(graph: Graph) -> list[str]:
 
 def _structure(graph: Graph, request: Request, looks: OpLooks) -> Hashable:
     number = {tensor.name: k for k, tensor in enumerate(graph.tensors)}
-    marks = matching_pins(graph, request.pins, request.module)
+    marks = marks_of(request.model_copy(update={"graph": graph}))
     return (
         tuple([(t.shape, t.dtype, t.role, t.trainable) for t in graph.tensors]),
         tuple(

@@ -39,6 +39,7 @@ from meshwright_solver.stage.request_check import check as check_stage
 from meshwright_solver.stage.search_progress import Report
 from meshwright_solver.stage.stage_planner import plan_stage
 from meshwright_solver.strategies.sparse_tables import with_sparse_tables
+from meshwright_solver.strategies.unsharded_parameters import check_unsharded
 
 __all__ = ["check", "plan"]
 
@@ -131,8 +132,9 @@ def _whole_problem(request: Request, microbatches: int) -> Problem:
 
 def _check_whole(request: Request) -> None:
     """Raise SetupError if sequence order, expert imbalance or copies do not fit the graph, and
-    RequestError for stated ops to recompute that it lacks."""
+    RequestError for stated ops or parameters that it lacks."""
     check_globs(request.graph, request.recompute.ops)
+    check_unsharded(request)
     setup, count = request.setup, request.setup.microbatches or request.setup.least_copies
     if setup.sequence_order != "contiguous":
         rows_of(_whole_problem(request, count))

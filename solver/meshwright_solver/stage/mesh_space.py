@@ -34,6 +34,7 @@ from meshwright_solver.strategies.op_model import StrategyFilter
 from meshwright_solver.strategies.op_templates import OpSketches
 from meshwright_solver.strategies.optimizer_sharding import ALL_REDUCED, OptimizerSharding
 from meshwright_solver.strategies.sparse_tables import sparse_lookups
+from meshwright_solver.strategies.unsharded_parameters import unsharded_parameters
 
 _IMPOSSIBLE = Outcome("infeasible", None, inf, nan, inf, None)
 
@@ -149,6 +150,7 @@ def wished_at_rest(request: Request, mesh: Mesh) -> OptimizerSharding:
         over,
         wishes.offload,
         sparse=sparse_lookups(request),
+        unsharded=unsharded_parameters(request),
     )
 
 

@@ -115,15 +115,15 @@ class Models:
         space = self.ops.space(value.root)
         dtype = self.problem.tensors[value.root].tensor.dtype
         problem, is_table = self.problem, self._is_table(value)
-        rows = self._rows(value)
+        rows, at_rest = self._rows(value), self.at_rest.of(value.root)
         return self.shared(
-            ("parameter", self.key_of(space), dtype, is_table, rows),
+            ("parameter", self.key_of(space), dtype, is_table, rows, at_rest is self.at_rest),
             lambda: ParameterModel(
                 space=space,
                 dtype=dtype,
                 setup=problem.setup,
                 microbatches=problem.rounds,
-                at_rest=self.at_rest,
+                at_rest=at_rest,
                 host=problem.host,
                 is_table=is_table,
                 rows=rows,

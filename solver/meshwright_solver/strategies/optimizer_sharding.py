@@ -18,7 +18,7 @@ Codes are those of `meshwright_solver.strategies.parameter_states`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -35,7 +35,8 @@ class OptimizerSharding:
 
     over: by mesh axis, whether parameters may be sharded over it; () for all. finest_on_host: on
     hosts, parameters are sharded as finely as possible, to save host memory. sparse: lookups whose
-    tables may have sparse gradients.
+    tables may have sparse gradients. unsharded: parameters that are sharded as their readers need
+    them and no finer.
     """
 
     optimizer_parallel: OptimizerParallel | None = None
@@ -43,6 +44,13 @@ class OptimizerSharding:
     offload: Offload = "none"
     finest_on_host: bool = False
     sparse: frozenset[str] = frozenset()
+    unsharded: frozenset[str] = frozenset()
+
+    def of(self, parameter: str) -> OptimizerSharding:
+        """The allowed states of one parameter."""
+        if parameter not in self.unsharded:
+            return self
+        return replace(self, optimizer_parallel=ALL_REDUCED)
 
     @property
     def hosts_optimizer(self) -> bool:
