@@ -39,7 +39,7 @@ def plan_warnings(
         *_waste(plan, graph, setup),
         *_utilization(setup, throughput),
         *_replicated(plan, kinds),
-        *_small_batch(graph, setup, throughput),
+        *_batch(graph, setup, throughput),
         *_full_memory(plan),
     )
 
@@ -81,18 +81,29 @@ def _replicated(plan: Plan, kinds: Sequence[KindTime]) -> Iterator[PlanWarning]:
             )
 
 
-def _small_batch(
-    graph: Graph | None, setup: Setup, throughput: Throughput
-) -> Iterator[PlanWarning]:
-    """A batch smaller than the devices is normal where model parallelism keeps them busy."""
+def _batch(graph: Graph | None, setup: Setup, throughput: Throughput) -> Iterator[PlanWarning]:
+    """Batches that data parallelism cannot divide over all devices, where devices are slow.
+
+    Such a batch is normal where other parallelism keeps the devices busy.
+    """
     batch = None if graph is None else step_batch(graph, setup)
-    utilization = throughput.utilization
+    utilization, devices = throughput.utilization, throughput.devices
     is_slow = utilization is None or utilization < USUAL_UTILIZATION
-    if batch is not None and batch < throughput.devices and is_slow:
+    if batch is None or not is_slow:
+        return
+    if batch < devices:
         yield PlanWarning(
             code="small-batch",
-            text=f"The batch of {batch:,} samples is smaller than the {throughput.devices:,} "
-            "devices. Use a larger batch or fewer devices.",
+            text=f"The batch of {batch:,} samples is smaller than the {devices:,} devices. Use a "
+            "larger batch or fewer devices.",
+        )
+    elif batch % devices and setup.uneven == "refuse":
+        below = batch - batch % devices
+        yield PlanWarning(
+            code="indivisible-batch",
+            text=f"The batch of {batch:,} samples does not divide over {devices:,} devices, and "
+            "sizes that do not divide are not sharded. Use a multiple of the devices, such as "
+            f"{below:,} or {below + devices:,}, or allow uneven shards (`uneven` chunk).",
         )
 
 

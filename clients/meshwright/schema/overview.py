@@ -85,6 +85,7 @@ class PlanWarning(Model):
         "high-utilization",
         "replicated-op",
         "small-batch",
+        "indivisible-batch",
         "full-memory",
     ] = Field(description="The kind of the warning.")
     text: str = Field(description="The warning in sentences.")

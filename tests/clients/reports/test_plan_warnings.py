@@ -69,6 +69,18 @@ def test_a_batch_smaller_than_the_devices_that_leaves_them_slow() -> None:
     assert codes(stated(0.4), small) == []
 
 
+def test_a_batch_that_does_not_divide_over_the_devices_names_those_that_do() -> None:
+    odd = Setup(global_batch=2 * CLUSTER.device_count + 1)
+    assert codes(stated(0.2), odd) == ["indivisible-batch"]
+    assert codes(stated(0.4), odd) == []
+    assert codes(stated(0.2), odd.like(uneven="chunk")) == []
+    made = stated(0.2)
+    throughput = throughput_of(made, GRAPH, CLUSTER, odd)
+    (warning,) = plan_warnings(made, GRAPH, odd, throughput, kind_times(made))
+    count = CLUSTER.device_count
+    assert f"such as {2 * count} or {3 * count}, or allow uneven shards" in warning.text
+
+
 def test_replicated_ops_that_take_long() -> None:
     whole = planned(pins=[Pin(op=f"{layer}.linear", strategy={}) for layer in range(3)])
     made = stated(0.5, made=whole)
