@@ -25,9 +25,9 @@ def within_host(answer: Answer, request: Request) -> Answer:
         infeasible=Infeasible(
             constraint="memory",
             detail=(
-                f"the offloaded state needs {needed / GIB:.1f} GiB of a device's share of its host; "
-                f"{request.topology.host.name} has {available / GIB:.1f} GiB after the reserve. "
-                "Use more devices, or offload less: `optimizer` or `embeddings` alone"
+                f"the offloaded state needs {needed / GIB:.1f} GiB of a device's share of its "
+                f"host; {request.topology.host.name} has {available / GIB:.1f} GiB after the "
+                "reserve. Use more devices, or offload less: `optimizer` or `embeddings` alone"
             ),
             needed_bytes=needed,
             available_bytes=available,
