@@ -19,7 +19,7 @@ from meshwright_solver.planning.batch_independence import check_split
 from meshwright_solver.planning.build import planner_build
 from meshwright_solver.planning.considered_order import with_considered_order
 from meshwright_solver.planning.degrees.degrees_planner import check_stated, plan_stated
-from meshwright_solver.planning.host_memory import within_host
+from meshwright_solver.planning.host_memory import check_host, within_host
 from meshwright_solver.planning.interleaving import (
     answering,
     check_turns,
@@ -132,7 +132,7 @@ def _whole_problem(request: Request, microbatches: int) -> Problem:
 
 def _check_whole(request: Request) -> None:
     """Raise SetupError if sequence order, expert imbalance or copies do not fit the graph, and
-    RequestError for stated ops or parameters that it lacks."""
+    RequestError for stated ops or parameters that it lacks, and offload without a host."""
     check_globs(request.graph, request.recompute.ops)
     check_unsharded(request)
     setup, count = request.setup, request.setup.microbatches or request.setup.least_copies
@@ -144,6 +144,7 @@ def _check_whole(request: Request) -> None:
     if setup.least_copies > 1:
         check_turns(request)
         check_split(_whole_problem(request, count))
+    check_host(request)
 
 
 def _answer(

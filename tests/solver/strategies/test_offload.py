@@ -13,12 +13,12 @@ from rich.console import Console
 from meshwright.common.files import read_document
 from meshwright.common.units import show_bytes
 from meshwright.render import render_plan
-from meshwright.schema import Budget, Graph, PlanError, Request, Setup
+from meshwright.schema import Budget, Graph, PlanError, Request, RequestError, Setup
 from meshwright_costmodel.presets import preset
 from meshwright_solver.constraints.meshes import meshes
 from meshwright_solver.evaluation.evaluate import cost_of_all, evaluate
 from meshwright_solver.folding.mesh_outcome import TOLERANCE
-from meshwright_solver.planning.planner import plan
+from meshwright_solver.planning.planner import check, plan
 from meshwright_solver.problem.values import find_values
 from meshwright_solver.strategies.mesh_models import Models
 from meshwright_solver.strategies.offload import DEVICE, GRADIENT, OPTIMIZER, TABLE
@@ -345,3 +345,10 @@ def test_stages_of_a_pipeline_offload_too():
     assert found.cost.communication_ns["host"] > 0
     certificate = verify_documents(found, request.graph, request.topology, request.setup)
     assert certificate.outcome == "verified"
+
+
+def test_offload_without_a_host_is_refused_by_the_name_of_the_topology():
+    graph = transformer_mlp(8, rows=8, width=512).graph("loss:out", loss="loss:out")
+    request = toy_request(graph=graph, topology=preset("910b-1x8"), constraints=offloading("auto"))
+    with pytest.raises(RequestError, match=r"offload auto: the topology '910b-1x8' has no host"):
+        check(request)
