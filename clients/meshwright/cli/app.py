@@ -25,7 +25,7 @@ from meshwright.cli.solve import solve
 from meshwright.cli.sweep import sweep
 from meshwright.cli.transfer import transfer
 from meshwright.cli.verify import verify
-from meshwright.cli.version import version_line
+from meshwright.cli.version import version_option
 from meshwright.client.api_key import KEY, KEY_FILE
 
 cli = typer.Typer(
@@ -36,26 +36,12 @@ cli = typer.Typer(
 )
 
 
-def _print_version(is_wanted: bool) -> None:
-    if is_wanted:
-        typer.echo(version_line("meshwright"))
-        raise typer.Exit
-
-
 @cli.callback()
 def root(
     api_key_file: Annotated[
         Path | None, typer.Option(help="File with the API key of the service.")
     ] = None,
-    _version: Annotated[
-        bool,
-        typer.Option(
-            "--version",
-            callback=_print_version,
-            is_eager=True,
-            help="Print the version and the build of the planner.",
-        ),
-    ] = False,
+    _version: Annotated[bool, version_option("meshwright")] = False,
 ) -> None:
     """Plan distributed training: shard every operator of a model over a cluster."""
     if api_key_file is not None:  # processes that a command begins speak to the service too

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from meshwright.cli.version import version_line
+from meshwright.cli.version import version_option
 from meshwright.plugins.planner import find_planner, find_verifier
 from meshwright.schema import Unavailable
 from meshwright_service.auth.api_keys import Keys
@@ -42,23 +42,9 @@ cli.add_typer(db, name="db")
 cli.add_typer(keys, name="keys")
 
 
-def _print_version(is_wanted: bool) -> None:
-    if is_wanted:
-        say(version_line("meshwright-server"))
-        raise typer.Exit
-
-
 @cli.callback()
 def root(
-    _version: Annotated[
-        bool,
-        typer.Option(
-            "--version",
-            callback=_print_version,
-            is_eager=True,
-            help="Print the version and the build of the planner.",
-        ),
-    ] = False,
+    _version: Annotated[bool, version_option("meshwright-server")] = False,
 ) -> None:
     """The Meshwright service."""
 
