@@ -10,7 +10,6 @@ import typer
 from meshwright.plugins.planner import planner_build
 from meshwright.schema import Unavailable
 
-
 Distribution = Literal["meshwright", "meshwright-server"]
 
 
