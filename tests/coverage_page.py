@@ -12,14 +12,14 @@ PAGE = (ROOT / "docs" / "reference" / "coverage.md").read_text(encoding="utf-8")
 
 @dataclass(frozen=True)
 class Row:
-    """One ability: its command may be several, joined by `&&`."""
+    """One ability: its command may be several, joined by `&&`, its tests are `path::name`."""
 
     table: str
     number: int
     ability: str
     source: str
     command: str
-    test: str
+    tests: tuple[str, ...]
     status: str
 
     @property
@@ -35,9 +35,10 @@ def rows() -> list[Row]:
         title = section.partition("\n")[0]
         for line in re.findall(r"^\| \d+ \|.*$", section, re.MULTILINE):
             number, ability, source, command, test, status = line.strip("| ").split(" | ")
-            row = Row(title, int(number), ability, source, command.strip("`"), test.strip("`"),
-                      status)  # fmt: skip
-            found.append(row)
+            tests = tuple(re.findall(r"`([^`]+)`", test))
+            found.append(
+                Row(title, int(number), ability, source, command.strip("`"), tests, status)
+            )
     return found
 
 

@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -52,10 +53,12 @@ def test_a_source_is_a_heading_of_its_document_or_a_page(row: Row) -> None:
 
 
 @each_row
-def test_a_named_test_exists(row: Row) -> None:
-    path, _, name = row.test.partition("::")
-    tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
-    assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+def test_the_named_tests_exist(row: Row) -> None:
+    assert row.tests
+    for test in row.tests:
+        path, _, name = test.partition("::")
+        tree = ast.parse((ROOT / path).read_text(encoding="utf-8"))
+        assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 @each_row
@@ -76,15 +79,19 @@ def test_a_command_is_accepted(row: Row, tmp_path: Path, monkeypatch: pytest.Mon
 
 
 @each_row
-def test_a_command_has_another_input_than_the_test(row: Row) -> None:
-    text = (ROOT / row.test.partition("::")[0]).read_text(encoding="utf-8")
+def test_a_command_has_another_input_than_the_tests(row: Row) -> None:
     words = shlex.split(row.command)
     graphs = [word.partition(":")[2] for word in words if word.startswith("example:")]
-    clusters = [after for word, after in zip(words, words[1:], strict=False)
-                if word == "--topology"]  # fmt: skip
-    for graph in graphs:
-        for cluster in clusters:
-            assert graph not in text or f'"{cluster}"' not in text
+    clusters = [after for word, after in pairwise(words) if word == "--topology"]
+    for test in row.tests:
+        text = (ROOT / test.partition("::")[0]).read_text(encoding="utf-8")
+        both = [
+            (graph, cluster)
+            for graph in graphs
+            for cluster in clusters
+            if graph in text and f'"{cluster}"' in text
+        ]
+        assert both == [], test
 
 
 @pytest.mark.long
