@@ -288,7 +288,7 @@ class JobRow(Base):
         Index("jobs_by_age", "tenant", "created", "id"),
         Index("jobs_by_state", "tenant", "state", "created", "id"),
         Index("jobs_by_request", "tenant", "request", "created"),
-        Index("jobs_by_inputs", "tenant", "inputs", "created"),
+        Index("jobs_by_inputs", "inputs", "tenant", "created"),
         Index("jobs_by_kind", "kind", "state", "created", "id"),
         Index("jobs_by_lease", "state", "lease_until"),
         Index("jobs_by_plan", "plan", "tenant", "created", "id"),

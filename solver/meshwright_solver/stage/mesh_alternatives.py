@@ -44,10 +44,11 @@ def _bounded(outcome: MeshOutcome, best_ns: float) -> Considered | None:
     bound_ns = outcome.outcome.lower_bound_ns
     if outcome.left_out or outcome.outcome.status == "infeasible" or not isfinite(bound_ns):
         return None
+    ratio = bound_ns / best_ns if best_ns else 1.0
     return Considered(
         configuration=_PREFIX + _terms(outcome),
         estimated_ns=bound_ns,
-        why=f"every plan has at least {bound_ns / best_ns:.3f} times the objective",
+        why=f"every plan has at least {ratio:.3f} times the objective",
     )
 
 
@@ -82,7 +83,7 @@ def _compared(alternative: Considered, best_ns: float) -> Considered:
     """The alternative, with the ratio of its step to another plan's."""
     if alternative.cost_ns is None:
         return alternative
-    return alternative.model_copy(update={"why": _why(alternative.cost_ns, best_ns)})
+    return alternative.model_copy(update={"why": planned_why(alternative.cost_ns, best_ns)})
 
 
 def mesh_alternatives(considered: Iterable[Considered]) -> Sequence[Considered]:
@@ -96,7 +97,7 @@ def _entry(terms: str, ns: float, memory_bytes: int, best_ns: float) -> Consider
         estimated_ns=ns,
         cost_ns=ns,
         memory_bytes=memory_bytes,
-        why=_why(ns, best_ns),
+        why=planned_why(ns, best_ns),
     )
 
 
@@ -105,5 +106,6 @@ def _step_ns(considered: Considered) -> float:
     return inf if considered.cost_ns is None else considered.cost_ns
 
 
-def _why(ns: float, best_ns: float) -> str:
-    return f"takes {ns / best_ns:.3f} times"
+def planned_why(ns: float, best_ns: float) -> str:
+    """The reason against a planned configuration: the ratio of its step to the plan's."""
+    return f"takes {ns / best_ns if best_ns else 1:.3f} times"

@@ -16,6 +16,7 @@ from meshwright.schema import Considered, Plan, PlanError, RequestPatch
 from meshwright_solver.pipeline.configurations import Configuration
 from meshwright_solver.planning.considered_order import in_order
 from meshwright_solver.planning.interleaving import copies_text
+from meshwright_solver.stage.mesh_alternatives import planned_why
 from meshwright_solver.stage.recompute.candidates import trial_text
 from meshwright_solver.verification.document_comparison import ROUNDING
 
@@ -87,7 +88,7 @@ def _check_step(considered: Considered, plan: Plan) -> None:
             raise _contradiction(considered, "cost_ns", f"below step_bound_ns {bound_ns}")
         if known_ns < step_ns * (1 - plan.wishes.budget.simplicity - ROUNDING):
             raise _contradiction(considered, "cost_ns", f"below the plan's step {step_ns}")
-        if considered.why != f"takes {known_ns / step_ns:.3f} times":
+        if considered.why != planned_why(known_ns, step_ns):
             raise _contradiction(considered, "why", f"its cost_ns is {known_ns}")
     elif considered.why.startswith("takes"):
         raise _contradiction(considered, "why", "without a cost_ns")

@@ -113,7 +113,7 @@ def test_the_head_says_what_it_costs_and_why_it_fits() -> None:
     assert "node=2 × gpu0=4 (gpu) × gpu1=2 (gpu): 16 devices" in text
     assert "1 MiB of 2 MiB (50.2 %, headroom 1020 KiB): parameters 4 KiB" in text
     assert "3 ms = compute 3 ms + exposed communication 3 µs (activation 3 µs of 6 µs)" in text
-    assert "feasible, with replicated-op: objective 3 ms, lower bound 2.9 ms, gap 3.5 %" in text
+    assert "objective feasible, with replicated-op: 3 ms, lower bound 2.9 ms, gap 3.5 %" in text
 
 
 def test_gradients_that_are_summed_over_the_batch_are_told() -> None:

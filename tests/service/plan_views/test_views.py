@@ -106,7 +106,7 @@ def test_other_content_has_another_name() -> None:
         for name, parts in found.items()
     }
     assert {name: hashlib.sha256(own).hexdigest() for name, own in contents.items()} == {
-        "overview 10": "eac7cc98112e8a15a175fb5fb15bdfb71847b3afbf73e326e11b273b1c6a066d",
+        "overview 10": "c8331f578a0bdc9029d1442eb298a6f0153a4d3c187faaf40ae74f2c77bfa9fb",
         "memory 2": "f69e6c09ee5e2c12d9fb71fd309c3c82dd81fe464e3bb6d9cdaf732992c03ead",
         "drawing 1": "e58f2c0fe4030a080a861360a3d10c38000c39e5f0bb524b29e0df5da8c28fac",
     }

@@ -246,7 +246,7 @@ def test_a_plan_that_pads_does_not_fit_a_setup_that_refuses():
     devices, setup = topology(4), Setup(uneven="chunk", microbatches=1)
     found = planned(rows(30), devices, "chunk", Pin(op="it", strategy={"b0": ("gpu",)}))
     stage = found.stages[0].model_copy(update={"uneven": "pad"})
-    with pytest.raises(PlanError, match="setup says chunk"):
+    with pytest.raises(PlanError, match="uneven pad, but the setup chunk"):
         evaluate(problem(rows(30), devices, setup), found.model_copy(update={"stages": (stage,)}))
 
 

@@ -89,7 +89,7 @@ function memoryFields(asked, cluster) {
       options: [["", "as the level says"], ["yes", "in shards"], ["no", "whole"]], read: (value) => (value ? "yes" : "no"), write: (value) => value === "yes",
     }, asked),
     flag({ name: "dealt", label: "Where no dim divides", group, rare: true, pointer: `${zero}/whole_parameters`, words: ["repeated on all", "dealt out whole"] }, asked),
-    names({ name: "unsharded", label: "Not in shards", group, rare: true, placeholder: "none", pointer: `${zero}/unsharded`, says: "parameters, apart by blanks; * for any part of a name" }, asked),
+    names({ name: "unsharded", label: "Unsharded", group, rare: true, placeholder: "none", pointer: `${zero}/unsharded`, says: "parameters, apart by blanks; * for any part of a name" }, asked),
     names({ name: "sparse", label: "Sparse gradients", group, rare: true, placeholder: "none", pointer: "/constraints/sparse_gradients", says: "tables, apart by blanks; * for any part of a name" }, asked),
   ];
 }

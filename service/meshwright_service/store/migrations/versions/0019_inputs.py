@@ -23,7 +23,7 @@ AT_ONCE = 500
 def upgrade() -> None:
     # plain SQL for both databases: a batch rebuilds the table, which others refer to
     op.execute("ALTER TABLE jobs ADD COLUMN inputs VARCHAR(80)")
-    op.create_index("jobs_by_inputs", "jobs", ["tenant", "inputs", "created"])
+    op.create_index("jobs_by_inputs", "jobs", ["inputs", "tenant", "created"])
     _fill()
 
 
