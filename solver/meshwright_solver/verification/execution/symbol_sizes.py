@@ -7,7 +7,7 @@ the tokens would otherwise be 1, and no slot.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 
@@ -15,7 +15,9 @@ from meshwright.schema import GraphError
 from meshwright.schema.sizes import Size, size_value, symbols_in
 from meshwright_solver.problem.uneven import Key
 
-DOUBLINGS = 64  # chosen: of the symbols, until every class divides
+STEPS = 24  # chosen: of the symbols, until every class divides
+# chosen: a quotient that is rounded up may never divide at powers of two
+FACTORS = ((2,), (2, 3), (2, 2, 3, 5))
 MOST_SYMBOL = 32  # chosen: covers every uneven size of four axes
 
 
@@ -57,8 +59,20 @@ class SymbolSizes:
 
     def sizes(self, symbols: Iterable[str]) -> dict[Key, int] | None:
         """The size of every class at small values of the symbols; None where no values suit."""
-        least = dict.fromkeys(symbols, 2)
-        for _ in range(DOUBLINGS):
+        names = tuple(symbols)
+        for factors in FACTORS:
+            values = self._values(names, factors)
+            if values is not None:
+                is_even = all(
+                    requirement.ends_empty is None for requirement in self.wanted.values()
+                )
+                return self._at(values) if is_even else self._uneven_sizes(values)
+        return None
+
+    def _values(self, names: Iterable[str], factors: Sequence[int]) -> dict[str, int] | None:
+        """Values of the symbols at which every class divides, from 2 on by these factors."""
+        least = dict.fromkeys(names, 2)
+        for step in range(STEPS):
             sizes = self._at(least)
             short = [
                 key
@@ -66,13 +80,10 @@ class SymbolSizes:
                 if not requirement.divides(sizes.get(key))
             ]
             if not short:
-                is_even = all(
-                    requirement.ends_empty is None for requirement in self.wanted.values()
-                )
-                return sizes if is_even else self._uneven_sizes(least)
+                return least
             for name in least:
                 if any(name in symbols_in(self.lengths[key]) for key in short):
-                    least[name] *= 2
+                    least[name] *= factors[step % len(factors)]
         return None
 
     def _uneven_sizes(self, least: Mapping[str, int]) -> dict[Key, int] | None:
