@@ -1,4 +1,4 @@
-"""What the command line says of a plan that is wanted, and docs/how-to/steering.md."""
+"""The options of a request on the command line, and docs/how-to/steering.md."""
 
 from __future__ import annotations
 

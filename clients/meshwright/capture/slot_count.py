@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from math import gcd
 
-from meshwright.schema.sizes import Size, evaluate
+from meshwright.schema.sizes import Size, evaluate, rounded_up
 
 # chosen: sequences divide over up to 8 devices, and rows fill the tiles of matrix products
 ALIGNMENT = 8
@@ -26,6 +26,5 @@ def slot_count(tokens: Size, choices: int, experts: int, symbols: Mapping[str, i
     if e == 1:
         return pairs
     if symbols and evaluate(pairs, symbols) % e:
-        divisor = ALIGNMENT * e
-        return f"{ALIGNMENT}*(({pairs}+{divisor - 1}*{pairs}%{divisor})//{divisor})"
+        return f"{ALIGNMENT}*({rounded_up(pairs, ALIGNMENT * e)})"
     return f"{pairs}//{e}"

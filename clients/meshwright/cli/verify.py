@@ -29,8 +29,8 @@ def verify(
     """Execute a plan and compare it with the unsharded model.
 
     The model is scaled down and executed in numpy, shard by shard; all tensors and gradients are
-    compared. For a plan of a service, the command
-    prints the stored certificate of `meshwright plan --server URL --verify`.
+    compared. For a plan of a service, the command prints the stored certificate of `meshwright plan
+    --server URL --verify`.
     """
     asked = service_of(server, plan)
     if asked is None:

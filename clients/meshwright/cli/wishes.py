@@ -1,4 +1,4 @@
-"""What the command line says of a plan that is wanted: its setup, budget and constraints."""
+"""The options of a request on the command line: its setup, budget and constraints."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from meshwright.schema.uniform_degrees import Uniform
 def check(
     text: str, plan: Plan, graph: Graph, setup: Setup | None, uniform: Uniform
 ) -> Iterator[str]:
-    """What the text states otherwise than the plan, and sizes that the options refuse."""
+    """The differences of the text from the plan, and the sizes that the options refuse."""
     yield from differences(text, plan, uniform)
     yield from refused_sizes(graph, setup, uniform)
 
@@ -93,8 +93,8 @@ class _Options:
         microbatches = config["micro_batch_num"] if ranks > 1 else accumulated
         yield "microbatches", microbatches
         yield "batch", self.runner["batch_size"] * microbatches * config["data_parallel"]
-        yield "stages", ranks * self.model.get("pp_interleave_num", 1)
         stages = ranks * self.model.get("pp_interleave_num", 1)
+        yield "stages", stages
         offsets = _flat(self.model.get("offset", [0] * stages))
         mean, rest = divmod(layers, stages)
         is_whole = sum(offsets) == rest and len(offsets) == stages

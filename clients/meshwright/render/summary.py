@@ -288,10 +288,9 @@ def _proof(plan: Plan, warnings: Sequence[PlanWarning]) -> tuple[str, str]:
 
 def _bound(plan: Plan) -> Iterator[tuple[str, str]]:
     """The bound on the step, and how much longer the plan's step is."""
-    bound_ns = plan.search.step_bound_ns
-    if bound_ns:
-        above = show_share(max(0.0, plan.cost.step_ns / bound_ns - 1))
-        every = "every configuration that was asked for"
+    bound_ns, gap = plan.search.step_bound_ns, plan.step_gap
+    if bound_ns is not None and gap is not None:
+        every, above = "every configuration that was asked for", show_share(gap)
         yield "bound", f"{every} takes at least {show_ns(bound_ns)}; this plan takes {above} more"
 
 

@@ -131,6 +131,15 @@ class Plan(Document):
         return frame_of_stages(self.stages)
 
     @property
+    def step_gap(self) -> float | None:
+        """The share by which the step is above the bound on every configuration of the request.
+
+        None if no bound is proved.
+        """
+        bound_ns = self.search.step_bound_ns
+        return max(0.0, self.cost.step_ns / bound_ns - 1) if bound_ns else None
+
+    @property
     def largest_redistribution_bytes(self) -> int:
         """Buffers of the largest redistribution on one device, apart from the peak memory."""
         moved = (moved for stage in self.stages for moved in stage.redistributions)

@@ -47,6 +47,11 @@ def size_value(size: Size, symbols: Mapping[str, int]) -> int:
     return value
 
 
+def rounded_up(dividend: str, divisor: int) -> str:
+    """The expression of a quotient, rounded up. dividend: a product, without + and -."""
+    return f"({dividend}+{divisor - 1}*{dividend}%{divisor})//{divisor}"
+
+
 def evaluate(expression: Size, symbols: Mapping[str, int]) -> int:
     """The value of an expression, of any magnitude; raises GraphError if it has none."""
     if isinstance(expression, int):

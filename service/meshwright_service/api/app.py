@@ -165,9 +165,8 @@ def build(settings: Settings, schemes: Sequence[Scheme] = SCHEMES) -> State:
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     service: State = app.state.service
-    page_documents.pages(
-        service.settings.root_path
-    )  # a module that cannot be linked stops the start, not the first page
+    # a module that cannot be linked stops the start, not the first page
+    page_documents.pages(service.settings.root_path)
     service.database.open()
     service.start()
     try:

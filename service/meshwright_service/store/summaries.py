@@ -152,7 +152,7 @@ def plan_summary(
     plan: Plan, warnings: Sequence[PlanWarning] = (), figures: PlanFigures | None = None
 ) -> dict[str, Any]:
     """The numbers of a plan for comparison in lists."""
-    memory, bound_ns = plan.cost.memory_bytes, plan.search.step_bound_ns
+    memory = plan.cost.memory_bytes
     return {
         "name": plan.name,
         "graph": plan.graph,
@@ -167,7 +167,7 @@ def plan_summary(
         "solver": plan.wishes.solver,
         "lower_bound_ns": plan.search.lower_bound_ns,
         "gap": plan.search.gap,
-        "step_gap": None if not bound_ns else max(0.0, plan.cost.step_ns / bound_ns - 1),
+        "step_gap": plan.step_gap,
         "warnings": [warning.code for warning in warnings],
         "target": plan.wishes.target,
         "figures": figures.model_dump(mode="json") if figures else None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from meshwright.schema import Considered, Plan
-from meshwright_solver.stage.mesh_alternatives import planned_why
+from meshwright_solver.stage.mesh_alternatives import compared
 
 _FITS = (
     "takes ",
@@ -15,20 +15,12 @@ _FITS = (
 
 def with_considered_order(plan: Plan) -> Plan:
     """The plan with its considered configurations in order, with their front and their ratios."""
-    compared = [_compared(each, plan.cost.step_ns) for each in plan.search.considered]
-    considered = in_order(compared, plan.cost.memory_bytes.total)
+    ratios = [compared(each, plan.cost.step_ns) for each in plan.search.considered]
+    considered = in_order(ratios, plan.cost.memory_bytes.total)
     if considered == plan.search.considered:
         return plan
     search = plan.search.model_copy(update={"considered": considered})
     return plan.model_copy(update={"search": search})
-
-
-def _compared(considered: Considered, step_ns: float) -> Considered:
-    """The configuration with the ratio of its planned step to the plan's."""
-    if considered.cost_ns is None:
-        return considered
-    why = planned_why(considered.cost_ns, step_ns)
-    return considered if considered.why == why else considered.model_copy(update={"why": why})
 
 
 def in_order(considered: Sequence[Considered], plan_bytes: int) -> tuple[Considered, ...]:

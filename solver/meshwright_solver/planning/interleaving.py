@@ -12,6 +12,7 @@ from collections.abc import Callable
 from meshwright.schema import Answer, Considered, Plan, Request, RequestPatch, SetupError
 from meshwright_solver.planning.considered_order import with_considered_order
 from meshwright_solver.planning.open_ranks import with_ranks
+from meshwright_solver.stage.mesh_alternatives import planned_why
 from meshwright_solver.stage.request_patches import of_wider_request
 
 HALVES = 2
@@ -78,7 +79,7 @@ def answering(request: Request, answer: Answer, copies: int, other: Answer | Non
             configuration=copies_text(others),
             estimated_ns=ns or 0.0,
             cost_ns=ns,
-            why=f"takes {ns / best_ns:.3f} times" if ns is not None else why,
+            why=planned_why(ns, best_ns) if ns is not None else why,
             request_patch=_patch(others),
         )
         search = search.model_copy(update={"considered": (*search.considered, tried)})

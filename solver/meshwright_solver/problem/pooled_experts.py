@@ -16,7 +16,7 @@ from fractions import Fraction
 
 from meshwright.schema import Graph, GraphError, Op, Setup, Tensor
 from meshwright.schema.setup import microbatch_symbols
-from meshwright.schema.sizes import Size, evaluate, symbols_in
+from meshwright.schema.sizes import Size, evaluate, rounded_up, symbols_in
 from meshwright_solver.problem.expert_dims import COMBINE, DISPATCH
 
 MOST_SLACK = 2  # slots over choices; chosen: aligned slots of usual sequences stay below
@@ -165,10 +165,8 @@ def _pooled_slots(op: Op, tensors: Mapping[str, Tensor]) -> Size:
     batch, _, choices = tensors[op.inputs[1]].shape
     experts = tensors[op.outputs[0]].shape[0]
     share = _capacity(op) * Fraction(int(choices), int(experts))
-    if share.denominator == 1:
-        return f"{share.numerator}*({batch})"
-    pairs, divisor = f"{share.numerator}*({batch})", share.denominator
-    return f"({pairs}+{divisor - 1}*{pairs}%{divisor})//{divisor}"
+    pairs = f"{share.numerator}*({batch})"
+    return pairs if share.denominator == 1 else rounded_up(pairs, share.denominator)
 
 
 def _capacity(op: Op) -> Fraction:

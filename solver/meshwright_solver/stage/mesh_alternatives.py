@@ -76,14 +76,15 @@ def best_of_meshes(found: Iterable[Considered], plan: Plan, most: int) -> tuple[
         if mesh not in known:
             chosen.setdefault(mesh, alternative)
     step_ns = plan.cost.step_ns
-    return tuple([_compared(alternative, step_ns) for alternative in [*chosen.values()][:most]])
+    return tuple([compared(alternative, step_ns) for alternative in [*chosen.values()][:most]])
 
 
-def _compared(alternative: Considered, best_ns: float) -> Considered:
-    """The alternative, with the ratio of its step to another plan's."""
-    if alternative.cost_ns is None:
-        return alternative
-    return alternative.model_copy(update={"why": planned_why(alternative.cost_ns, best_ns)})
+def compared(considered: Considered, best_ns: float) -> Considered:
+    """The configuration, with the ratio of its planned step to another plan's."""
+    if considered.cost_ns is None:
+        return considered
+    why = planned_why(considered.cost_ns, best_ns)
+    return considered if considered.why == why else considered.model_copy(update={"why": why})
 
 
 def mesh_alternatives(considered: Iterable[Considered]) -> Sequence[Considered]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from fnmatch import fnmatchcase
-
 from meshwright.schema import Graph, Request, RequestError
-from meshwright_solver.common.name_globs import alike
+from meshwright_solver.common.name_globs import Names, alike
 
 
 def unsharded_parameters(request: Request) -> frozenset[str]:
@@ -13,19 +11,23 @@ def unsharded_parameters(request: Request) -> frozenset[str]:
     wish = request.constraints.optimizer_parallel
     if wish is None or not wish.unsharded:
         return frozenset()
-    names = _parameters(request.graph)
-    return frozenset(n for n in names if any(fnmatchcase(n, glob) for glob in wish.unsharded))
+    parameters = _parameters(request.graph)
+    names = Names(parameters)
+    return frozenset(parameters[k] for glob in wish.unsharded for k in names.matching(glob))
 
 
 def check_unsharded(request: Request) -> None:
     """Raise RequestError for a glob that matches no parameter of the whole graph."""
     wish = request.constraints.optimizer_parallel
-    names = _parameters(request.graph) if wish is not None and wish.unsharded else []
-    for number, glob in enumerate(wish.unsharded if wish is not None else ()):
-        if not any(fnmatchcase(name, glob) for name in names):
+    if wish is None or not wish.unsharded:
+        return
+    parameters = _parameters(request.graph)
+    names = Names(parameters)
+    for number, glob in enumerate(wish.unsharded):
+        if not names.matching(glob):
             raise RequestError(
                 f"optimizer_parallel: unsharded {glob[:80]!r} matches no parameter"
-                + (f"; there are parameters like {alike(glob, names)}" if names else ""),
+                + (f"; there are parameters like {alike(glob, parameters)}" if parameters else ""),
                 pointer=f"/constraints/optimizer_parallel/unsharded/{number}",
             )
 

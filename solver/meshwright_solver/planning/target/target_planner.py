@@ -50,6 +50,7 @@ from meshwright_solver.planning.target.strategies import (
 from meshwright_solver.planning.target.strategy_text import considered, strategy_text
 from meshwright_solver.stage.answer import time_notes
 from meshwright_solver.stage.best_so_far import Best, Keep
+from meshwright_solver.stage.mesh_alternatives import planned_why
 from meshwright_solver.stage.parameter_bound import parameter_shortfall
 from meshwright_solver.stage.search_progress import Report
 from meshwright_solver.stage.stage_planner import plan_stage
@@ -334,7 +335,7 @@ class _TargetSearch:
         best_ns = best.cost.step_ns
         planned = sorted(self._plans, key=lambda each: each[1].cost.step_ns)
         entries = [
-            considered(priced, f"takes {plan.cost.step_ns / best_ns:.3f} times", plan)
+            considered(priced, planned_why(plan.cost.step_ns, best_ns), plan)
             for priced, plan in planned
             if plan is not best and plan.cost.step_ns > best_ns
         ]

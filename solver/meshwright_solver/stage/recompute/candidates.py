@@ -12,6 +12,7 @@ from meshwright_solver.stage.mesh_alternatives import (
     MOST_CONSIDERED,
     alternative_of,
     best_of_meshes,
+    planned_why,
 )
 
 # the policies that `auto` tries if memory is short, the cheapest first
@@ -68,7 +69,7 @@ class Trial:
             estimated_ns=ns or 0.0,
             cost_ns=ns,
             memory_bytes=None if plan is None else plan.cost.memory_bytes.total,
-            why=f"takes {ns / best_ns:.3f} times" if ns is not None else why.detail if why else "",
+            why=planned_why(ns, best_ns) if ns is not None else why.detail if why else "",
             request_patch=self.request_patch,
         )
 
